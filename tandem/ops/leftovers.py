@@ -154,33 +154,36 @@ def _search_clusters(
 ) -> Iterator[LeftoverResource]:
     """Yield the cluster of our name and its contents; EKS names each one's owner."""
     cluster = account.cluster
-    response = account.find("eks", "DescribeCluster", cluster, name=cluster)
-    if response is None:
+    answer = account.find("eks", "DescribeCluster", cluster, name=cluster)
+    if answer is None:
         return
-
-    def build_removal(tags: Mapping[str, str], verb: str, **flags: str) -> str:
-        lookup = build_aws_command(verb.replace("delete", "describe"), **flags)
-        question = (
-            f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup}), and only if it"
-            " is yours "
-        )
-        return ("" if tags.get(names.OWNER_TAG) == account.name else question) + build_aws_command(
-            verb, **flags
-        )
-
+    where = f"node groups of {cluster}"
     for group in account.list_rows(
-        "eks", "ListNodegroups", "nodegroups", cluster, clusterName=cluster
+        "eks", "ListNodegroups", "nodegroups", where, clusterName=cluster
     ):
-        answer = account.find(
+        flags = {"cluster_name": cluster, "nodegroup_name": group}
+        group_answer = account.find(
             "eks", "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group
         )
-        if answer is not None:
-            tags = answer["nodegroup"].get("tags", {})
-            flags = {"cluster_name": cluster, "nodegroup_name": group}
-            remove = build_removal(tags, "eks delete-nodegroup", **flags)
+        if group_answer is not None:
+            tags = group_answer["nodegroup"].get("tags", {})
+            remove = _build_removal(account, tags, "nodegroup", **flags)
             yield LeftoverResource(kind="node group", name=group, remove=remove)
-    remove = build_removal(response["cluster"].get("tags", {}), "eks delete-cluster", name=cluster)
+    tags = answer["cluster"].get("tags", {})
+    remove = _build_removal(account, tags, "cluster", name=cluster)
     yield LeftoverResource(kind="cluster", name=cluster, remove=remove)
+
+
+def _build_removal(
+    account: AccountClients, tags: Mapping[str, str], kind: str, **flags: str
+) -> str:
+    """Return the command that removes a thing of EKS's, after a question if it has not our tag."""
+    remove = build_aws_command(f"eks delete-{kind}", **flags)
+    if tags.get(names.OWNER_TAG) == account.name:
+        return remove
+    lookup = build_aws_command(f"eks describe-{kind}", **flags)
+    question = f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup})"
+    return f"{question}, and only if it is yours {remove}"
 
 
 BALANCER_KINDS = (

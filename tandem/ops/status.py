@@ -8,7 +8,7 @@ somebody else's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
@@ -70,8 +70,9 @@ class StatusReport:
         node_group: as EKS describes it; None: unknown, or absent.
         reservation: the deployed one as EC2 describes it, before a deploy the declared one; None:
             unknown, there is no id, or EC2 knows none of this id.
-        paths: the three that stop the fleet, independent of each other.
         alarms: names of those in ALARM, without that of the parked fleet.
+        paths: the three that stop the fleet, independent of each other; none if nothing is
+            deployed.
         bill: cost since the lease began; None: unknown, or nothing is deployed.
         schedules: those in the guard's group that belong to no lease.
         unknown: what could not be read, why, and what to do.
@@ -84,8 +85,8 @@ class StatusReport:
     deployment: DeploymentLevel | None
     node_group: Mapping[str, Any] | None
     reservation: Mapping[str, Any] | None
-    paths: tuple[StopPath, ...]
     alarms: tuple[str, ...]
+    paths: tuple[StopPath, ...] = ()
     bill: FleetBill | None = None
     schedules: tuple[ForeignSchedule, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
@@ -159,23 +160,7 @@ def read_status(
     alarms = reader.read(
         "alarms", lambda: tuple(_list_alarms(clients, environment, other_environments))
     )
-
-    paths = tuple[StopPath, ...]()
-    bill = None
-    schedules = None
-    if deployment != "nothing":  # only a deployed environment has these
-        paths, unread_paths = read_stop_paths(clients, boto_session, environment, config, fleet)
-        reader.unknown |= unread_paths
-        bill = reader.read("bill", lambda: read_bill(clients.cloudwatch, config, fleet))
-        schedules = reader.read(
-            "schedules", lambda: _read_foreign_schedules(clients, config, fleet)
-        )
-    fleet_unknown = {
-        source: f"{why}; it takes {READ_RIGHTS[source]}"
-        for source, why in fleet.unknown.items()
-        if deployment != "nothing" or source == "instances"
-    }
-    return StatusReport(
+    status = StatusReport(
         environment=environment,
         guard_config=config,
         now=now,
@@ -183,12 +168,36 @@ def read_status(
         deployment=deployment,
         node_group=node_group,
         reservation=reservation,
-        paths=paths,
         alarms=alarms or (),
+    )
+    if deployment == "nothing":
+        unknown = {source: why for source, why in fleet.unknown.items() if source == "instances"}
+        return replace(status, unknown=_name_rights(unknown) | reader.unknown)
+    return _add_deployed_parts(status, reader, clients, boto_session)
+
+
+def _add_deployed_parts(
+    status: StatusReport, reader: _SourceReader, clients: AwsClients, boto_session: Any
+) -> StatusReport:
+    """Return a status with what only a deployed environment has: stops, bill and schedules."""
+    config = status.guard_config
+    fleet = status.fleet
+    paths, unread_paths = read_stop_paths(clients, boto_session, status.environment, config, fleet)
+    reader.unknown |= unread_paths
+    bill = reader.read("bill", lambda: read_bill(clients.cloudwatch, config, fleet))
+    schedules = reader.read("schedules", lambda: _read_foreign_schedules(clients, config, fleet))
+    return replace(
+        status,
+        paths=paths,
         bill=bill,
         schedules=schedules or (),
-        unknown=fleet_unknown | reader.unknown,
+        unknown=_name_rights(fleet.unknown) | reader.unknown,
     )
+
+
+def _name_rights(unknown: Mapping[Any, str]) -> dict[str, str]:
+    """Return why the sources of a look could not be read, each with the right that it takes."""
+    return {source: f"{why}; it takes {READ_RIGHTS[source]}" for source, why in unknown.items()}
 
 
 class _SourceReader:

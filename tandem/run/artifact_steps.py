@@ -186,9 +186,9 @@ def _run_jobs(work: StepWork, kind: str, *, limit: int) -> StepProgress:
     Job.
     """
     missing = list_missing_jobs(work, kind)
-    notes = list[str]()
     attempts: dict[str, int] = dict(work.result.get("attempts", {}))
     open_jobs: set[str] = set(work.result.get("open", ()))
+    notes = list[str]()
     for job in sorted(open_jobs):
         look = look_at_job(work, name_job(work.run, job, attempts[job]))
         if look.state == "absent" and job in missing:
@@ -196,12 +196,14 @@ def _run_jobs(work: StepWork, kind: str, *, limit: int) -> StepProgress:
         elif look.state != "running":
             close_job(work, look.name)
             open_jobs.discard(job)
-            if look.state == "failed" and job in missing and attempts[job] >= MAX_ATTEMPTS:
+            is_last = attempts[job] >= MAX_ATTEMPTS
+            if look.state == "failed" and job in missing and is_last:
                 raise RunEndError(f"Job {look.name} failed: {look.words or 'it says nothing'}")
         notes.append(f"{look.name} {look.state}{look.words and f' ({look.words})'}")
     if not missing and not open_jobs:
         text = f"{len(attempts)} made now" if attempts else "nothing was missing"
         return StepProgress(state="done" if attempts else "skipped", note=text)
+
     for job, row in missing.items():
         if job not in open_jobs and len(open_jobs) < limit:
             attempts[job] = attempts.get(job, 0) + 1

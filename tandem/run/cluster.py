@@ -92,58 +92,45 @@ class KubernetesCluster:
 
     def get_object(self, kind: ObjectKind, namespace: str, name: str) -> Object | None:
         """Return an object; None if there is none."""
-        with _convert_errors(f"get {kind} {namespace}/{name}"):
-            try:
-                return dict(self._client.get(_RESOURCES[kind], name, namespace=namespace).to_dict())
-            except ApiError as error:
-                if error.status.code == NOT_FOUND:
-                    return None
-                raise
+        with _convert_errors(f"get {kind} {namespace}/{name}", ignored=NOT_FOUND):
+            return dict(self._client.get(_RESOURCES[kind], name, namespace=namespace).to_dict())
+        return None
 
     def list_objects(
         self, kind: ObjectKind, namespace: str = "", labels: Mapping[str, str] | None = None
     ) -> list[Object]:
         """Return the objects of a namespace, or of the cluster for kinds without a namespace."""
-        resource: Any = _RESOURCES[kind]
         with _convert_errors(f"list {kind} {namespace}"):
             items = self._client.list(
-                resource, namespace=namespace or None, labels={**(labels or {})}
+                _RESOURCES[kind], namespace=namespace or None, labels=dict(labels or {})
             )
             return [dict(item.to_dict()) for item in items]
 
     def create_job(self, namespace: str, body: Object) -> None:
         """Create a Job; leave an existing one of the same name as it is."""
-        with _convert_errors(f"create job {namespace}/{body['metadata']['name']}"):
-            try:
-                job: Any = batch_v1.Job.from_dict(body)
-                self._client.create(job, namespace=namespace)
-            except ApiError as error:
-                if error.status.code != CONFLICT:
-                    raise
+        call = f"create job {namespace}/{body['metadata']['name']}"
+        with _convert_errors(call, ignored=CONFLICT):
+            job: Any = batch_v1.Job.from_dict(body)
+            self._client.create(job, namespace=namespace)
 
     def delete_job(self, namespace: str, name: str) -> None:
         """Delete a Job and its pods; a missing Job is no fault."""
-        with _convert_errors(f"delete job {namespace}/{name}"):
-            try:
-                self._client.delete(
-                    batch_v1.Job, name, namespace=namespace, cascade=CascadeType.BACKGROUND
-                )
-            except ApiError as error:
-                if error.status.code != NOT_FOUND:
-                    raise
+        with _convert_errors(f"delete job {namespace}/{name}", ignored=NOT_FOUND):
+            self._client.delete(
+                batch_v1.Job, name, namespace=namespace, cascade=CascadeType.BACKGROUND
+            )
 
     def scale_deployment(self, namespace: str, name: str, replicas: int) -> None:
         """Set how many pods a Deployment has; a missing Deployment has none."""
-        body = {"spec": {"replicas": replicas}}
-        with _convert_errors(f"scale deployment {namespace}/{name}"):
-            try:
-                scale = apps_v1.Deployment.Scale
-                self._client.patch(
-                    scale, name, body, namespace=namespace, patch_type=PatchType.MERGE
-                )
-            except ApiError as error:
-                if error.status.code != NOT_FOUND or replicas:
-                    raise
+        ignored = None if replicas else NOT_FOUND
+        with _convert_errors(f"scale deployment {namespace}/{name}", ignored=ignored):
+            self._client.patch(
+                apps_v1.Deployment.Scale,
+                name,
+                {"spec": {"replicas": replicas}},
+                namespace=namespace,
+                patch_type=PatchType.MERGE,
+            )
 
     def read_log(self, namespace: str, pod: str, container: str) -> str:
         """Return the last lines that a container wrote; empty if it wrote none yet."""
@@ -155,11 +142,13 @@ class KubernetesCluster:
 
 
 @contextmanager
-def _convert_errors(call: str) -> Iterator[None]:
-    """Turn the client's errors into one that names the call; let HTTP library errors pass."""
+def _convert_errors(call: str, *, ignored: int | None = None) -> Iterator[None]:
+    """Turn the client's errors into one that names the call; an ignored status is no fault."""
     try:
         yield
     except ApiError as error:
+        if error.status.code == ignored:
+            return
         problem = f"Kubernetes refused to {call}: {error.status.code} {error.status.message}"
         kind = RefusedCallError if error.status.code in REFUSALS else ExternalError
         raise kind(problem, change="see docs/run.md, 'When Kubernetes refuses'") from error

@@ -65,11 +65,7 @@ def judge_run(task: BenchTask, folder: Path) -> int:
     store = open_store(task.bucket)
     shutil.rmtree(folder, ignore_errors=True)
     round_records.rebuild_folder(store, task.experiment, task.run, task.confirmed, folder)
-    notes = publish_confirmed(task, folder)
-    if task.llmperf_job:
-        place = job_prefix(task.experiment, LLMPERF_FOLDER, task.llmperf_job)
-        fault = round_records.write_job_files(store, place, round_records.LLMPERF_FILES, folder)
-        notes += [f"{LLMPERF_FOLDER}'s records are not in the results: {fault}"] if fault else []
+    notes = [*publish_confirmed(task, folder), *_write_llmperf(store, task, folder)]
     _write_answers(store, task, folder)
     store_claims = partial(_store_claims, task) if task.claims == "post" else None
     report = report_run(folder, JudgeOptions(), store_claims)
@@ -87,20 +83,32 @@ def judge_run(task: BenchTask, folder: Path) -> int:
     with translate_disk_errors(folder):
         (folder / round_records.VERDICT_TEXT).write_text("\n".join(lines) + "\n", encoding="utf-8")
         (folder / JUDGMENT_FILE).write_bytes(msgspec.json.encode(judgment))
-    names = [
-        name
-        for name in (*RUN_FILES, *round_records.JUDGED_FILES, JUDGMENT_FILE)
-        if (folder / name).is_file()
-    ]
+    _store_files(store, task, folder)
+    log_event("judged", sentence=judgment.sentence, is_void=judgment.is_void, notes=judgment.notes)
+    return ExitCode.DONE
+
+
+def _write_llmperf(store: ObjectStore, task: BenchTask, folder: Path) -> list[str]:
+    """Write the records of the post's generator into the folder; return a note if some lack."""
+    if not task.llmperf_job:
+        return []
+    place = job_prefix(task.experiment, LLMPERF_FOLDER, task.llmperf_job)
+    fault = round_records.write_job_files(store, place, round_records.LLMPERF_FILES, folder)
+    return [f"{LLMPERF_FOLDER}'s records are not in the results: {fault}"] if fault else []
+
+
+def _store_files(store: ObjectStore, task: BenchTask, folder: Path) -> None:
+    """Store the folder's files, those that others name first and the judgment last."""
+    files = dict.fromkeys((*RUN_FILES, *round_records.JUDGED_FILES, JUDGMENT_FILE))
     prefix = results_prefix(task.experiment, task.run)
 
     def store_files() -> None:
-        for name in dict.fromkeys(names):
-            upload_file(store, folder / name, prefix + name, compute_sha256(folder / name))
+        for name in files:
+            path = folder / name
+            if path.is_file():
+                upload_file(store, path, prefix + name, compute_sha256(path))
 
     retry_upload(store_files, round_records.S3_RETRY_S)
-    log_event("judged", sentence=judgment.sentence, is_void=judgment.is_void, notes=judgment.notes)
-    return ExitCode.DONE
 
 
 def describe_judgment(report: RunReport) -> str:

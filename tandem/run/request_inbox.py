@@ -197,19 +197,7 @@ class RequestInbox:
         if request.kind == "cancel":
             self._cancel(item, request, active)
             return None
-        experiment = self.world.experiments.get(request.experiment)
-        if experiment is None:
-            hosted = ", ".join(self.world.experiments) or "none"
-            problem = f"the runner knows no experiment {request.experiment!r}"
-            raise InputError(problem, change=f"name one of: {hosted}; or deploy or sync first")
-        if (
-            compute_spec_digest(self.world.environment, experiment, self.world.catalogue)
-            != request.spec_digest
-        ):
-            problem = f"the specs of {request.experiment} differ from those that the cluster has"
-            raise InputError(
-                problem, change="deploy or sync first, or ask from the checkout that was deployed"
-            )
+        experiment = self._find_experiment(request)
         stored = RunJournal.load(self.file, request.run)
         if request.kind == "resume":
             return self._resume(request, stored, active)
@@ -220,6 +208,35 @@ class RequestInbox:
                 f"run {request.run} exists already", change="take another name for this run"
             )
         _require_idle(active)
+        return self._begin(item, request, experiment)
+
+    def _find_experiment(self, request: RunRequest) -> Experiment:
+        """Return the experiment of a request, which must be that of the cluster.
+
+        Raises:
+            InputError: the runner has no such experiment, or other specs of it.
+        """
+        world = self.world
+        experiment = world.experiments.get(request.experiment)
+        if experiment is None:
+            hosted = ", ".join(world.experiments) or "none"
+            problem = f"the runner knows no experiment {request.experiment!r}"
+            raise InputError(problem, change=f"name one of: {hosted}; or deploy or sync first")
+        digest = compute_spec_digest(world.environment, experiment, world.catalogue)
+        if digest != request.spec_digest:
+            problem = f"the specs of {request.experiment} differ from those that the cluster has"
+            raise InputError(
+                problem, change="deploy or sync first, or ask from the checkout that was deployed"
+            )
+        return experiment
+
+    def _begin(self, item: InboxItem, request: RunRequest, experiment: Experiment) -> RunJournal:
+        """Write the record of a new run.
+
+        Raises:
+            InputError: the bucket has results of its name, or its plan is refused.
+            ExternalError: S3 failed.
+        """
         prefix = results_prefix(request.experiment, request.run)
         if next(self.file.at_root().list_keys(prefix), None) is not None:
             problem = f"{prefix} holds the results of another run of this name, in this bucket"

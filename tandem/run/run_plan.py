@@ -51,7 +51,7 @@ END_MINUTES = 5.0
 MAX_QUALITY_MINUTES = 240.0  # of all tasks
 # then the runner ends their Job, a second attempt too; below the step's deadline
 QUALITY_WAIT_MINUTES = 285.0
-# the end of a lease, in which nothing new begins: its fleet goes to zero before
+# the end of a lease, in which nothing new begins: all goes to zero, so that no stop has to act
 LEASE_MARGIN_MINUTES = 10.0
 COMPILE_EXTRA_MINUTES = 90.0  # for nodes and transfers, in addition to compile.deadline_hours
 STARTS_CHOICES = (1, 2, 6)

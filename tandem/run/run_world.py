@@ -20,10 +20,10 @@ from tandem.ops.stop_paths import StopPath
 from tandem.run.cluster import ClusterApi
 from tandem.run.journal import RunJournal
 from tandem.run.run_keys import lease_run, pair_run
-from tandem.run.run_plan import BucketGaps, RunPlanInputs
+from tandem.run.run_plan import LEASE_MARGIN_MINUTES, BucketGaps, RunPlanInputs
 from tandem.run.run_values import RunState, StepRecord, StepState, select_pair
 
-LEASE_MARGIN_S = 600  # before the deadline all goes to zero, so that no stop has to act
+LEASE_MARGIN_S = 60 * LEASE_MARGIN_MINUTES
 
 
 class RunEndError(Exception):
@@ -214,18 +214,14 @@ class StepWork:
         """
         left_s = self.count_lease_s()
         if left_s is not None and left_s < needed_s + LEASE_MARGIN_S:
-            minutes = (left_s // 60, LEASE_MARGIN_S // 60, what, needed_s // 60)
-            text = (
-                "{:.0f} min of the lease are left, {:.0f} are kept for the way to zero, and {}"
-                " takes {:.0f}"
+            raise LeaseEndError(
+                f"{left_s // 60:.0f} min of the lease are left,"
+                f" {LEASE_MARGIN_MINUTES:.0f} are kept for the way to zero,"
+                f" and {what} takes {needed_s // 60:.0f}"
             )
-            raise LeaseEndError(text.format(*minutes))
 
 
 def describe_fault(fault: TandemError) -> str:
     """Return a fault in one sentence, with what to change."""
-    return (
-        f"{fault.where}: {fault.problem}; {fault.change}"
-        if fault.where
-        else f"{fault.problem}; {fault.change}"
-    )
+    place = f"{fault.where}: " if fault.where else ""
+    return f"{place}{fault.problem}; {fault.change}"

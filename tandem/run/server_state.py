@@ -38,7 +38,6 @@ WEBHOOK_VARIABLES = frozenset(
 )
 SERVER_CONTAINER = "vllm"
 ADMIT_CONTAINER = "admit"
-CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 SERVICE_LABEL = "kubernetes.io/service-name"
 NAME_LABEL = "app.kubernetes.io/name"
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
@@ -168,32 +167,34 @@ def _read_server(
     device_ids: dict[tuple[str, str], int],
 ) -> ServerState:
     status = pod.get("status", {})
-    metadata = pod["metadata"]
-    spec = pod["spec"]
-    container = find_container(spec, SERVER_CONTAINER)
+    container = find_container(pod["spec"], SERVER_CONTAINER)
     rows = [row for row in status.get("containerStatuses", []) if row["name"] == SERVER_CONTAINER]
     conditions = {row["type"]: row["status"] for row in status.get("conditions", [])}
-    claim_names = [
-        row.get("resourceClaimName", "") for row in status.get("resourceClaimStatuses") or []
-    ]
-    claim = next((claims[claim_name] for claim_name in claim_names if claim_name in claims), {})
+    claim = _find_claim(pod, claims)
     results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
-    keys = [(row["pool"], row["device"]) for row in results]
-    has_node = all(key in device_ids for key in keys)
-    devices = sorted(device_ids[key] for key in keys) if has_node else []
+    devices = [device_ids.get((row["pool"], row["device"])) for row in results]
+    known_devices = sorted(device for device in devices if device is not None)
+    has_node = len(known_devices) == len(devices)
     return ServerState(
         variant=name,
-        pod=metadata["name"],
-        uid=metadata["uid"],
-        node=spec.get("nodeName") or "",
+        pod=pod["metadata"]["name"],
+        uid=pod["metadata"]["uid"],
+        node=pod["spec"].get("nodeName") or "",
         restarts=sum(row.get("restartCount", 0) for row in rows),
         is_ready=conditions.get("Ready") == "True",
         image=container.get("image", ""),
         words=(*container.get("command", []), *container.get("args", [])),
-        claim=claim["metadata"]["uid"] if devices else "",
-        devices=tuple(devices),
+        claim=claim["metadata"]["uid"] if devices and has_node else "",
+        devices=tuple(known_devices) if has_node else (),
         trouble=_describe_trouble(work, pod) if has_node else NODE_GONE,
     )
+
+
+def _find_claim(pod: Object, claims: dict[str, Object]) -> Object:
+    """Return the resource claim of a pod; an empty mapping as long as it has none."""
+    rows = pod.get("status", {}).get("resourceClaimStatuses") or []
+    names_of_claims = [row.get("resourceClaimName", "") for row in rows]
+    return next((claims[name] for name in names_of_claims if name in claims), {})
 
 
 def _describe_trouble(work: StepWork, pod: Object) -> str:
@@ -276,48 +277,57 @@ def find_container(spec: Object, name: str) -> Object:
 
 def list_differences(work: StepWork, variant: Variant, pod: Object) -> Iterator[str]:
     """Yield how a server's pod differs from its declaration: field, running, declared value."""
+    declared = _declare_server(work, variant)
+    for field, running in _read_pod(pod).items():
+        if running != declared[field]:
+            yield f"{field}: {spell_difference(running, declared[field])}"
+
+
+def _declare_server(work: StepWork, variant: Variant) -> dict[str, Any]:
+    """Return what a server's pod must have, by field."""
     world = work.world
     experiment = work.experiment
+    catalogue = world.catalogue
+    command = build_server_command(experiment, variant, catalogue)
+    key = compute_artifact_key(experiment, variant, catalogue)
+    reference = catalogue.runtimes[experiment.runtime].image.reference
+    digest = catalogue.digests.find_digest(reference)
+    return {
+        "image": pull_name(reference, digest, world.environment.registry_mirrors),
+        "command": command.command,
+        "arguments": command.arguments,
+        "environment": command.environment,
+        "cpu": spell_count(experiment.serving.cpu),
+        "memory": spell_gib(experiment.serving.memory_gib),
+        "claims": 1,
+        "artifact volume": names.artifact_volume_name(world.environment, experiment, key),
+        "artifact key": names.key_config_map_name(key),
+    }
+
+
+def _read_pod(pod: Object) -> dict[str, Any]:
+    """Return the same fields as a pod has them."""
     spec = pod["spec"]
-    serving = experiment.serving
-    command = build_server_command(experiment, variant, world.catalogue)
-    key = compute_artifact_key(experiment, variant, world.catalogue)
     server = find_container(spec, SERVER_CONTAINER)
-    admit = find_container(spec, ADMIT_CONTAINER)
-    reference = world.catalogue.runtimes[experiment.runtime].image.reference
-    image = pull_name(
-        reference,
-        world.catalogue.digests.find_digest(reference),
-        world.environment.registry_mirrors,
-    )
-    variables = {row["name"]: row.get("value", "") for row in server.get("env") or []}
-    volumes = {
-        row["name"]: (row.get("persistentVolumeClaim") or {}).get("claimName")
-        for row in spec["volumes"]
-    }
-    keys = {
-        row["name"]: (row.get("valueFrom") or {}).get("configMapKeyRef", {}).get("name")
-        for row in admit.get("env") or []
-    }
     requests = server.get("resources", {}).get("requests") or {}
-    own_variables = {
-        name: value for name, value in variables.items() if name not in WEBHOOK_VARIABLES
+    variables = {row["name"]: row.get("value", "") for row in server.get("env") or []}
+    volumes = {row["name"]: row.get("persistentVolumeClaim") or {} for row in spec["volumes"]}
+    admit_variables = find_container(spec, ADMIT_CONTAINER).get("env") or []
+    sources = {row["name"]: row.get("valueFrom") or {} for row in admit_variables}
+    key_source = sources.get(KEY_VARIABLE, {}).get("configMapKeyRef", {})
+    return {
+        "image": server.get("image"),
+        "command": tuple(server.get("command") or ()),
+        "arguments": tuple(server.get("args") or ()),
+        "environment": {
+            name: value for name, value in variables.items() if name not in WEBHOOK_VARIABLES
+        },
+        "cpu": requests.get("cpu"),
+        "memory": requests.get("memory"),
+        "claims": len(spec.get("resourceClaims") or []),
+        "artifact volume": volumes.get("stored", {}).get("claimName"),
+        "artifact key": key_source.get("name"),
     }
-    volume = names.artifact_volume_name(world.environment, experiment, key)
-    rows: dict[str, tuple[Any, Any]] = {
-        "image": (server.get("image"), image),
-        "command": (tuple(server.get("command") or ()), command.command),
-        "arguments": (tuple(server.get("args") or ()), command.arguments),
-        "environment": (own_variables, command.environment),
-        "cpu": (requests.get("cpu"), spell_count(serving.cpu)),
-        "memory": (requests.get("memory"), spell_gib(serving.memory_gib)),
-        "claims": (len(spec.get("resourceClaims") or []), 1),
-        "artifact volume": (volumes.get("stored"), volume),
-        "artifact key": (keys.get(KEY_VARIABLE), names.key_config_map_name(key)),
-    }
-    for field, (running, declared) in rows.items():
-        if running != declared:
-            yield f"{field}: {spell_difference(running, declared)}"
 
 
 def spell_difference(running: Any, declared: Any) -> str:

@@ -6,7 +6,9 @@ import json
 
 from named_cluster import NamedCluster, Object
 
-from tandem.run.server_state import CLAIM_ANNOTATION, NAME_LABEL
+from tandem.run.server_state import NAME_LABEL
+
+CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 
 
 def read_server_devices(cluster: NamedCluster, namespace: str) -> dict[str, list[int]]:

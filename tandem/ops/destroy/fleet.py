@@ -11,7 +11,7 @@ from typing import Any
 from tandem.declarations import names
 from tandem.errors import ExternalError, InputError
 from tandem.guard.lease import POINTER_KEY
-from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, observe_fleet
+from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, FleetState, observe_fleet
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_tandem_command
@@ -64,12 +64,7 @@ def require_parked_fleet(
             f" {lease.deadline:%Y-%m-%d %H:%M} UTC"
         )
         raise InputError(problem, where=account.name, change=advice)
-    unread_sources = [
-        f"{source}: {why}" for source, why in fleet.unknown.items() if source in LEASE_SOURCES
-    ]
-    has_valid_fence = fleet.fence is not None and fleet.fence.is_closed and not fleet.fence.fault
-    if not has_valid_fence:  # behind a fence no lease counts
-        unread_sources += [fault for fault in fleet.faults if fault.startswith("s3://")]
+    unread_sources = _list_unread_sources(fleet)
     if unread_sources and has_bucket(account, names.bucket_name(account.environment)):
         raise ExternalError(
             f"whether a run holds the fleet is not known ({'; '.join(unread_sources)})",
@@ -79,21 +74,30 @@ def require_parked_fleet(
                 f" understood counts no more after {command}; then run this again"
             ),
         )
-    nodes = list_nodes(account, config.node_group)
-    alive = [
-        f"{node} ({state})"
-        for node, state in nodes.items()
+    alive = {
+        node: state
+        for node, state in list_nodes(account, config.node_group).items()
         if not (is_leaving and state == "shutting-down")
-    ]
+    }
     if alive:
         if fleet.has_owner_tag is False:
             advice = (
                 f"the node group has no tag {names.OWNER_TAG}={account.name}: whoever made it"
                 " removes it first"
             )
-        raise InputError(
-            f"accelerator nodes live: {', '.join(alive)}", where=config.node_group, change=advice
-        )
+        text = ", ".join(f"{node} ({state})" for node, state in alive.items())
+        raise InputError(f"accelerator nodes live: {text}", where=config.node_group, change=advice)
+
+
+def _list_unread_sources(fleet: FleetState) -> list[str]:
+    """Return why it is not known whether a lease lives; behind a fence no lease counts."""
+    unread = [
+        f"{source}: {why}" for source, why in fleet.unknown.items() if source in LEASE_SOURCES
+    ]
+    fence = fleet.fence
+    if fence is not None and fence.is_closed and not fence.fault:
+        return unread
+    return [*unread, *(fault for fault in fleet.faults if fault.startswith("s3://"))]
 
 
 def has_bucket(account: AccountClients, bucket: str) -> bool:

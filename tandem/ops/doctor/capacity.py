@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -428,33 +428,28 @@ def check_cost_tag(_: DoctorContext, account: AccountClients) -> Finding:
 def check_budget(context: DoctorContext, account: AccountClients) -> Finding:
     """Check that a hand-made budget exists and counts the fleet's instances."""
     environment = context.environment
-    name = names.budget_name(context.environment)
+    name = names.budget_name(environment)
     is_manual = budgets.needs_manual_budget(environment)
     command = _build_create_budget_command(context) if is_manual else ""
-    answer = account.find(
-        "budgets", "DescribeBudget", name, AccountId=environment.account, BudgetName=name
-    )
+    flags = {"AccountId": environment.account, "BudgetName": name}
+    answer = account.find("budgets", "DescribeBudget", name, **flags)
     if answer is None and is_manual:
-        message = (
-            f"CloudFormation makes no budget in {environment.region},"
-            f" and nobody made {name} by hand"
-        )
+        place = f"CloudFormation makes no budget in {environment.region}"
+        message = f"{place}, and nobody made {name} by hand"
         return Finding("warn", message, "make it once, after Guard is deployed", command)
     if answer is None:
         return Finding("ok", f"there is no {name} yet; the stack Guard makes it")
-    filters = (
-        answer["Budget"].get("CostFilters", {}),
-        budgets.budget_cost_filters(environment, context.catalogue),
-    )
-    actual, expected = ({key: sorted(values) for key, values in row.items()} for row in filters)
+    actual = _sort_filters(answer["Budget"].get("CostFilters", {}))
+    expected = _sort_filters(budgets.budget_cost_filters(environment, context.catalogue))
     if actual == expected:
         return Finding("ok", f"{name} counts the fleet's instances and nothing else")
-    message = (
-        f"{name} counts {json.dumps(actual)}, not the fleet's instances alone"
-        f" ({json.dumps(expected)})"
-    )
+    message = f"{name} counts {actual}, not the fleet's instances alone ({expected})"
     action = "delete it and make it again" if is_manual else "deploy the stack Guard"
     return Finding("warn", message, action, command)
+
+
+def _sort_filters(filters: Mapping[str, Sequence[str]]) -> str:
+    return json.dumps({key: sorted(values) for key, values in filters.items()}, sort_keys=True)
 
 
 def _build_create_budget_command(context: DoctorContext) -> str:

@@ -31,37 +31,22 @@ OBSERVE_ACTIONS = (
 def check_kubernetes_minor(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Check that EKS offers the Kubernetes minor, and for how long."""
     version = context.environment.cluster.kubernetes
-    call = "DescribeClusterVersions"
-    response = account.find(
-        "eks", call, version, absent=NOT_OFFERED_CODES, clusterVersions=[version]
-    )
-    rows = response["clusterVersions"] if response and "clusterVersions" in response else []
-    row: dict[str, Any] = next((row for row in rows if row["clusterVersion"] == version), {})
     command = build_aws_command("eks describe-cluster-versions", region=context.environment.region)
-    status = row.get("versionStatus", "")
-    support_end = row.get("endOfStandardSupportDate")
-    if not row or status == "UNSUPPORTED":
-        yield Finding(
-            "fail",
-            f"EKS does not offer Kubernetes {version}",
-            "write another cluster.kubernetes",
-            command,
-        )
-        return
-    support_text = (
-        f"standard support ends on {support_end:%Y-%m-%d}"
-        if support_end
-        else "EKS says no end of support"
+    answer = account.find(
+        "eks",
+        "DescribeClusterVersions",
+        version,
+        absent=NOT_OFFERED_CODES,
+        clusterVersions=[version],
     )
-    if status == "EXTENDED_SUPPORT":
-        message = f"{version} is in extended support, which costs more; {support_text}"
-        yield Finding("warn", message, "write a newer cluster.kubernetes", command)
-    elif support_end is not None and support_end - context.now < timedelta(days=SUPPORT_DAYS):
-        yield Finding(
-            "warn", f"{version}: {support_text}", "plan a newer cluster.kubernetes", command
-        )
-    else:
-        yield Finding("ok", f"{version} is offered; {support_text}")
+    rows = (answer or {}).get("clusterVersions", [])
+    row = next((row for row in rows if row["clusterVersion"] == version), None)
+    if row is None or row.get("versionStatus") == "UNSUPPORTED":
+        message = f"EKS does not offer Kubernetes {version}"
+        yield Finding("fail", message, "write another cluster.kubernetes", command)
+        return
+    yield _judge_support(context, row, command)
+    support_end = row.get("endOfStandardSupportDate")
     declared_end = context.catalogue.kubernetes.minors[version].standard_support_ends.value
     if support_end is not None and declared_end != support_end.date():
         message = (
@@ -72,6 +57,19 @@ def check_kubernetes_minor(context: DoctorContext, account: AccountClients) -> I
             " KEY}"
         )
         yield Finding("warn", message, "write what EKS says", value)
+
+
+def _judge_support(context: DoctorContext, row: dict[str, Any], command: str) -> Finding:
+    """Report how long a minor is in standard support."""
+    version = row["clusterVersion"]
+    end = row.get("endOfStandardSupportDate")
+    text = f"standard support ends on {end:%Y-%m-%d}" if end else "EKS says no end of support"
+    if row.get("versionStatus") == "EXTENDED_SUPPORT":
+        message = f"{version} is in extended support, which costs more; {text}"
+        return Finding("warn", message, "write a newer cluster.kubernetes", command)
+    if end is not None and end - context.now < timedelta(days=SUPPORT_DAYS):
+        return Finding("warn", f"{version}: {text}", "plan a newer cluster.kubernetes", command)
+    return Finding("ok", f"{version} is offered; {text}")
 
 
 def check_node_image(context: DoctorContext, account: AccountClients) -> Finding:
@@ -100,43 +98,47 @@ def check_addons(context: DoctorContext, account: AccountClients) -> Iterator[Fi
     """Check that EKS offers each add-on's version for the minor; say what to write if not."""
     version = context.environment.cluster.kubernetes
     addons = context.catalogue.kubernetes.minors[version].addons
-    offered_count = 0
-    action = "write it, KEY being a source with this day"
-    for name, figure in addons.items():
-        flags = {"addonName": name, "kubernetesVersion": version}
-        is_default = {
-            str(entry["addonVersion"]): bool(compatibility.get("defaultVersion"))
-            for row in account.list_rows("eks", "DescribeAddonVersions", "addons", name, **flags)
-            for entry in row["addonVersions"]
-            for compatibility in entry["compatibilities"]
-            if compatibility["clusterVersion"] == version
-        }
-        default = max(
-            is_default, key=is_default.__getitem__, default=""
-        )  # the version that EKS takes by default, or else the newest
-        lines = (
-            f'{KUBERNETES_FILE}: minors."{version}".addons.{name}: {{value: {default}, source:'
-            " KEY}"
-        )
-        if not is_default:
-            yield Finding(
-                "fail",
-                f"EKS offers no {name} for {version}",
-                "write another cluster.kubernetes",
-                lines,
-            )
-        elif figure.value is None:
-            yield Finding("warn", f"{name} is not pinned; EKS would take {default}", action, lines)
-        elif figure.value not in is_default:
-            yield Finding(
-                "fail", f"{name} {figure.value} is not offered; EKS takes {default}", action, lines
-            )
-        else:
-            offered_count += 1
+    judged = [
+        _judge_addon(version, name, figure.value, _list_offers(account, name, version))
+        for name, figure in addons.items()
+    ]
+    problems = [finding for finding in judged if finding is not None]
+    yield from problems
+    offered_count = len(judged) - len(problems)
     if offered_count:
-        yield Finding(
-            "ok", f"{offered_count} of {len(addons)} add-ons are offered for {version} as pinned"
-        )
+        message = f"{offered_count} of {len(addons)} add-ons are offered for {version} as pinned"
+        yield Finding("ok", message)
+
+
+def _list_offers(account: AccountClients, name: str, version: str) -> dict[str, bool]:
+    """Return each offered version of an add-on, and whether EKS takes it by default."""
+    flags = {"addonName": name, "kubernetesVersion": version}
+    offers = {}
+    for row in account.list_rows("eks", "DescribeAddonVersions", "addons", name, **flags):
+        for entry in row["addonVersions"]:
+            for compatibility in entry["compatibilities"]:
+                if compatibility["clusterVersion"] == version:
+                    is_default = bool(compatibility.get("defaultVersion"))
+                    offers[str(entry["addonVersion"])] = is_default
+    return offers
+
+
+def _judge_addon(
+    version: str, name: str, pinned: str | None, offers: dict[str, bool]
+) -> Finding | None:
+    """Report what to write for an add-on; None if EKS offers it as pinned."""
+    if pinned in offers:
+        return None
+    # the version that EKS takes by default, or else the newest
+    default = max(offers, key=offers.__getitem__, default="")
+    line = f'{KUBERNETES_FILE}: minors."{version}".addons.{name}: {{value: {default}, source: KEY}}'
+    if not offers:
+        message = f"EKS offers no {name} for {version}"
+        return Finding("fail", message, "write another cluster.kubernetes", line)
+    action = "write it, KEY being a source with this day"
+    if pinned is None:
+        return Finding("warn", f"{name} is not pinned; EKS would take {default}", action, line)
+    return Finding("fail", f"{name} {pinned} is not offered; EKS takes {default}", action, line)
 
 
 def check_agent_configuration(context: DoctorContext, account: AccountClients) -> Finding:

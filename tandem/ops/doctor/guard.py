@@ -5,15 +5,17 @@ The guard has its own stacks, so anybody may deploy Fleet with settings that Gua
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from tandem.aws.faults import error_code
 from tandem.declarations import names
+from tandem.errors import TandemError
 from tandem.guard.fence import read_fence
 from tandem.guard.lease import read_lease, read_pointer
 from tandem.guard.observe import CAPACITY_KIND_TAG
-from tandem.guard.scaling_groups import LAUNCH_PROCESS, read_scaling_groups
+from tandem.guard.scaling_groups import LAUNCH_PROCESS, ScalingGroup, read_scaling_groups
 from tandem.guard.schedules import list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS
 from tandem.ops.account import AccountClients, build_aws_command
@@ -30,20 +32,14 @@ def check_capacity_kind(context: DoctorContext, account: AccountClients) -> Iter
     """Compare the purchase of the nodes in the file, in the deployed Fleet and in Guard."""
     environment = context.environment
     node_group = read_node_group(account)
-    name = environment.name
-    kind = environment.capacity.kind
     tags = node_group.get("tags", {})
     group_name = names.node_group_name(environment)
-    function_name = names.guard_function_name(environment, "stop")
-    if node_group and tags.get(names.OWNER_TAG) != name:
+    if node_group and tags.get(names.OWNER_TAG) != environment.name:
         yield Finding("unknown", f"{group_name} is another's, so nothing is compared", "see fleet")
         return
-    where = f"function {function_name}"
-    function = (
-        account.find("lambda", "GetFunctionConfiguration", where, FunctionName=function_name) or {}
-    )
-    guard_kind = function.get("Environment", {}).get("Variables", {}).get(CAPACITY_KIND_VARIABLE)
+    kind = environment.capacity.kind
     tag = tags.get(CAPACITY_KIND_TAG)
+    guard_kind = _read_guard_kind(context, account)
     # the node group's tag comes before the stop function's variable
     is_block = (tag or guard_kind or kind) == "capacity-block"
     effect = (
@@ -54,31 +50,35 @@ def check_capacity_kind(context: DoctorContext, account: AccountClients) -> Iter
         ("Fleet", "EKS buys", node_group.get("capacityType"), environment.capacity.eks_type),
         ("Guard", "Guard is deployed with", guard_kind, kind),
     )
-    findings = [
-        Finding(
-            "fail",
-            f"the file says {kind}, and {words} {actual}: at its limit the budget {effect}",
-            f"deploy {stack}, or correct capacity.kind",
-            build_cdk_command("deploy", name, stack),
-            code=EXIT_EXTERNAL,
-        )
-        for stack, words, actual, expected in comparisons
-        if actual not in {None, expected}
-    ]
+    findings = []
+    for stack, words, actual, expected in comparisons:
+        if actual not in {None, expected}:
+            message = (
+                f"the file says {kind}, and {words} {actual}: at its limit the budget {effect}"
+            )
+            action = f"deploy {stack}, or correct capacity.kind"
+            command = build_cdk_command("deploy", environment.name, stack)
+            findings.append(Finding("fail", message, action, command, EXIT_EXTERNAL))
     if node_group and tag is None:
         message = (
             f"{group_name} has no tag {CAPACITY_KIND_TAG}: Guard alone says whether the budget"
             " stops it"
         )
-        findings.append(
-            Finding("warn", message, "deploy Fleet", build_cdk_command("deploy", name, "Fleet"))
-        )
-    if not findings:
-        yield Finding(
-            "ok",
-            f"{kind}, as far as Fleet and Guard are deployed: at its limit the budget {effect}",
-        )
-    yield from findings
+        command = build_cdk_command("deploy", environment.name, "Fleet")
+        findings.append(Finding("warn", message, "deploy Fleet", command))
+    message = f"{kind}, as far as Fleet and Guard are deployed: at its limit the budget {effect}"
+    yield from findings or [Finding("ok", message)]
+
+
+def _read_guard_kind(context: DoctorContext, account: AccountClients) -> str | None:
+    """Return the kind of capacity that the stop function knows; None if it is not deployed."""
+    name = names.guard_function_name(context.environment, "stop")
+    where = f"function {name}"
+    answer = account.find("lambda", "GetFunctionConfiguration", where, FunctionName=name) or {}
+    kind: str | None = (
+        answer.get("Environment", {}).get("Variables", {}).get(CAPACITY_KIND_VARIABLE)
+    )
+    return kind
 
 
 def check_scaling_groups(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
@@ -86,62 +86,78 @@ def check_scaling_groups(context: DoctorContext, account: AccountClients) -> Ite
     config = build_guard_config(context.environment)
     rows = (read_node_group(account).get("resources") or {}).get("autoScalingGroups", [])
     clients = account.guard_clients("s3", "autoscaling")
-    service = "s3"
-    call = "GetObject"
-    where = config.bucket
-    try:
+    with _convert_errors("s3", "GetObject", config.bucket):
         fence = read_fence(clients, config) if rows else None
-        service = "autoscaling"
-        call = "DescribeAutoScalingGroups"
-        where = config.node_group_description
+    where = config.node_group_description
+    with _convert_errors("autoscaling", "DescribeAutoScalingGroups", where):
         groups = read_scaling_groups(clients, [str(row["name"]) for row in rows])
-    except CALL_ERRORS as error:
-        raise convert_error(error, service=service, operation=call, where=where) from error
     suspended_groups = [group for group in groups if group.suspended_processes]
     for group in suspended_groups:
         if LAUNCH_PROCESS in group.suspended_processes and fence and group.name in fence.suspended:
-            yield Finding(
-                "ok",
-                f"a stop suspended {LAUNCH_PROCESS} of {group.name}; the next start resumes it",
+            message = (
+                f"a stop suspended {LAUNCH_PROCESS} of {group.name}; the next start resumes it"
             )
-            continue
-        processes = group.suspended_processes
-        words = f"autoscaling resume-processes --region {config.region}"
-        command = build_aws_command(
-            words, auto_scaling_group_name=group.name, scaling_processes=processes
-        )
-        message = f"suspended in {group.name}: {', '.join(processes)}"
-        action = "find out who and why, then resume them"
-        if LAUNCH_PROCESS in processes:
-            message = f"{message}, and no stop of Tandem did: every start refuses"
-            yield Finding("fail", message, action, command, code=EXIT_EXTERNAL)
+            yield Finding("ok", message)
         else:
-            yield Finding(
-                "warn", f"{message}; EKS may not end nodes as it is told", action, command
-            )
+            yield _judge_suspension(group, config.region)
     if not suspended_groups:
         yield Finding("ok", "no process of an Auto Scaling group is suspended")
+
+
+def _judge_suspension(group: ScalingGroup, region: str) -> Finding:
+    """Report processes that no stop of Tandem suspended."""
+    processes = group.suspended_processes
+    command = build_aws_command(
+        f"autoscaling resume-processes --region {region}",
+        auto_scaling_group_name=group.name,
+        scaling_processes=processes,
+    )
+    message = f"suspended in {group.name}: {', '.join(processes)}"
+    action = "find out who and why, then resume them"
+    if LAUNCH_PROCESS in processes:
+        message = f"{message}, and no stop of Tandem did: every start refuses"
+        return Finding("fail", message, action, command, EXIT_EXTERNAL)
+    return Finding("warn", f"{message}; EKS may not end nodes as it is told", action, command)
+
+
+@contextmanager
+def _allow_absence(codes: Collection[str]) -> Iterator[None]:
+    """Go on if a call failed because there is no such thing, by its code."""
+    try:
+        yield
+    except TandemError as error:
+        if error_code(error.__cause__) not in codes:
+            raise
+
+
+@contextmanager
+def _convert_errors(service: str, operation: str, where: str) -> Iterator[None]:
+    """Turn an error of a guard's call into what an operator is told.
+
+    Raises:
+        TandemError: the call failed; AWS's answer is in `__cause__`.
+    """
+    try:
+        yield
+    except CALL_ERRORS as error:
+        raise convert_error(error, service=service, operation=operation, where=where) from error
 
 
 def check_schedules(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Name the guard's schedules that no lease owns: one may raise a fenced fleet."""
     config = build_guard_config(context.environment)
     where = f"schedule group {config.schedule_group}"
-    lease = None
     clients = account.guard_clients("s3", "scheduler")
-    try:
+    lease = None
+    with (
+        _allow_absence({"NoSuchBucket"}),
+        _convert_errors("s3", "GetObject", f"s3://{config.bucket}"),
+    ):
         lease = read_lease(clients, config, read_pointer(clients, config))[0]
-    except CALL_ERRORS as error:
-        if error_code(error) != "NoSuchBucket":
-            where = f"s3://{config.bucket}"
-            raise convert_error(error, service="s3", operation="GetObject", where=where) from error
-    try:
+    foreign_schedules = None
+    with _allow_absence(ABSENT_CODES), _convert_errors("scheduler", "ListSchedules", where):
         foreign_schedules = list_foreign_schedules(clients, config, lease)
-    except CALL_ERRORS as error:
-        if error_code(error) not in ABSENT_CODES:
-            raise convert_error(
-                error, service="scheduler", operation="ListSchedules", where=where
-            ) from error
+    if foreign_schedules is None:
         yield Finding("ok", f"{where} is not there yet")
         return
     for schedule in foreign_schedules:

@@ -10,12 +10,13 @@ from tandem.declarations import names
 from tandem.declarations.environment import (
     EXAMPLE_ACCOUNTS,
     PLACEHOLDER_RESERVATION_ID,
+    Environment,
     GitopsDelivery,
 )
 from tandem.declarations.project_image import list_hosted_images
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, build_aws_command
-from tandem.ops.destroy.stacks import read_stack
+from tandem.ops.destroy.stacks import CloudFormationStack, read_stack
 from tandem.ops.doctor.context import EXIT_EXTERNAL, DoctorContext, Finding
 from tandem.ops.faults import ABSENT_CODES
 from tandem.ops.guard_config import topic_arn
@@ -30,74 +31,77 @@ MIN_LOOKUP_VERSION = 8  # an older one has no role for lookups, and `cdk diff` t
 RESERVED_HOSTS = ("example", "example.com", "example.net", "example.org", "invalid", "test")
 # enabled in each account
 HOME_REGIONS = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}
+SUBSCRIPTION_LINES = (
+    "observability: {alarm_subscriptions: [{protocol: email, endpoint: oncall@example.com}]}"
+)
 
 
 def check_placeholders(context: DoctorContext, _: AccountClients) -> Iterator[Finding]:
     """Find placeholders of the example in a copied file."""
     environment = context.environment
-    delivery = context.environment.delivery
-    host = (
-        (urlsplit(delivery.repo_url).hostname or "") if isinstance(delivery, GitopsDelivery) else ""
-    )
-    is_reserved = any(host == name or host.endswith(f".{name}") for name in RESERVED_HOSTS)
+    findings = []
+    file = f"environments/{environment.name}.yaml"
+    if environment.account in EXAMPLE_ACCOUNTS:
+        message = f"account is {environment.account}, a placeholder"
+        findings.append(Finding("fail", message, "write your own account", f"{file}: account"))
     reservation = environment.capacity.reservation_id
-    action = "write your reservation's id, or null until then"
-    rows = (
-        (
-            "account",
-            environment.account,
-            "write your own account",
-            environment.account in EXAMPLE_ACCOUNTS,
-        ),
-        ("capacity.reservation_id", reservation, action, reservation == PLACEHOLDER_RESERVATION_ID),
-        (
-            "delivery.repo_url",
-            f"at {host}",
-            "write the URL of the repository that holds manifests/",
-            is_reserved,
-        ),
-    )
-    for path, value, change, is_placeholder in rows:
-        if is_placeholder:
-            place = f"environments/{environment.name}.yaml: {path}"
-            yield Finding("fail", f"{path} is {value}, a placeholder", change, place)
-    if not any(row[-1] for row in rows):
-        yield Finding("ok", "none left in the environment's file")
+    if reservation == PLACEHOLDER_RESERVATION_ID:
+        message = f"capacity.reservation_id is {reservation}, a placeholder"
+        action = "write your reservation's id, or null until then"
+        findings.append(Finding("fail", message, action, f"{file}: capacity.reservation_id"))
+    host = _find_repository_host(environment)
+    if any(host == name or host.endswith(f".{name}") for name in RESERVED_HOSTS):
+        message = f"delivery.repo_url is at {host}, a placeholder"
+        action = "write the URL of the repository that holds manifests/"
+        findings.append(Finding("fail", message, action, f"{file}: delivery.repo_url"))
+    yield from findings or [Finding("ok", "none left in the environment's file")]
+
+
+def _find_repository_host(environment: Environment) -> str:
+    delivery = environment.delivery
+    url = delivery.repo_url if isinstance(delivery, GitopsDelivery) else ""
+    return urlsplit(url).hostname or ""
 
 
 def check_credentials(context: DoctorContext, account: AccountClients) -> Finding:
     """Compare the account of the credentials with the declared one."""
     declared_account = context.environment.account
-    region = context.environment.region
     try:
         identity = account.ask("sts", "GetCallerIdentity", "credentials")
     except TandemError as error:
-        # query the home region too: a region that is not enabled accepts no credentials, good or
-        # bad
-        code = error_code(error.__cause__)
-        home_region = HOME_REGIONS[names.aws_partition(region)]
-        if code in ANSWER_CODES["foreign"] and home_region != region:
-            try:
-                account.ask("sts", "GetCallerIdentity", "credentials", region=home_region)
-            except TandemError:
-                pass
-            else:
-                message = f"accepted in {home_region}: {region} is not enabled for the account"
-                return Finding("fail", message, "enable it", _build_enable_command(region))
-        fault = classify_fault(error.__cause__, "GetCallerIdentity") if error.__cause__ else None
-        if fault is not None and fault.kind == "no credentials":
-            message = f"no credentials for account {declared_account}"
-            return Finding("fail", message, "set AWS_PROFILE", code=error.exit_code)
-        return Finding("fail", error.problem, error.change, code=error.exit_code)
+        return _judge_refused_credentials(context, account, error)
     if identity["Account"] == declared_account:
-        return Finding(
-            "ok",
-            f"account {declared_account} as {identity['Arn'].partition('::')[2].partition(':')[2]}",
-        )
+        caller = identity["Arn"].partition("::")[2].partition(":")[2]
+        return Finding("ok", f"account {declared_account} as {caller}")
     message = (
         f"these are of account {identity['Account']}, the environment is in {declared_account}"
     )
     return Finding("fail", message, f"log in to {declared_account}, or name another environment")
+
+
+def _judge_refused_credentials(
+    context: DoctorContext, account: AccountClients, error: TandemError
+) -> Finding:
+    environment = context.environment
+    cause = error.__cause__
+    home_region = HOME_REGIONS[names.aws_partition(environment.region)]
+    # a region that is not enabled accepts no credentials, good or bad
+    if error_code(cause) in ANSWER_CODES["foreign"] and _accepts_credentials(account, home_region):
+        message = f"accepted in {home_region}: {environment.region} is not enabled for the account"
+        return Finding("fail", message, "enable it", _build_enable_command(environment.region))
+    fault = classify_fault(cause, "GetCallerIdentity") if cause else None
+    if fault is not None and fault.kind == "no credentials":
+        message = f"no credentials for account {environment.account}"
+        return Finding("fail", message, "set AWS_PROFILE", code=error.exit_code)
+    return Finding("fail", error.problem, error.change, code=error.exit_code)
+
+
+def _accepts_credentials(account: AccountClients, region: str) -> bool:
+    try:
+        account.ask("sts", "GetCallerIdentity", "credentials", region=region)
+    except TandemError:
+        return False
+    return True
 
 
 def _build_enable_command(region: str) -> str:
@@ -127,19 +131,14 @@ def check_region(context: DoctorContext, account: AccountClients) -> Finding:
 def check_bootstrap(context: DoctorContext, account: AccountClients) -> Finding:
     """Check that the CDK was bootstrapped with the qualifier, by a new enough bootstrap."""
     environment = context.environment
-    bootstrap = context.environment.bootstrap
+    bootstrap = environment.bootstrap
     parameter = version_parameter(environment)
-    boundary = bootstrap.permissions_boundary
-    command = quote_command(
-        *("npx", "cdk", "bootstrap", f"aws://{environment.account}/{environment.region}"),
-        *(
-            "--qualifier",
-            bootstrap.qualifier,
-            "--toolkit-stack-name",
-            f"CDKToolkit-{bootstrap.qualifier}",
-        ),
-        *(("--custom-permissions-boundary", boundary) if boundary else ()),
-    )
+    words = ["npx", "cdk", "bootstrap", f"aws://{environment.account}/{environment.region}"]
+    words += ["--qualifier", bootstrap.qualifier]
+    words += ["--toolkit-stack-name", f"CDKToolkit-{bootstrap.qualifier}"]
+    if bootstrap.permissions_boundary:
+        words += ["--custom-permissions-boundary", bootstrap.permissions_boundary]
+    command = quote_command(*words)
     response = account.find("ssm", "GetParameter", parameter, Name=parameter)
     if response is None:
         return Finding(
@@ -176,44 +175,37 @@ def check_stacks(context: DoctorContext, account: AccountClients) -> Iterator[Fi
     environment = context.environment
     images = [image.name for image in list_hosted_images(context.experiments)]
     kinds = names.stack_kinds(environment, images)
-    is_good = True
-    present = {kind: stack.status for kind in kinds if (stack := read_stack(account, kind))}
-    for kind, state in present.items():
-        stack_name = names.stack_name(environment, kind)
-        code = EXIT_EXTERNAL
-        roll_back, delete = (
-            build_aws_command(
-                f"cloudformation {verb}", stack_name=stack_name, region=environment.region
-            )
-            for verb in ("continue-update-rollback", "delete-stack")
-        )
-        if state.endswith("_IN_PROGRESS"):
-            yield Finding(
-                "warn", f"{stack_name} is {state}", "wait for its end, a deploy would fail now"
-            )
-        elif state == "UPDATE_ROLLBACK_FAILED":
-            action = "make good what the events name, then roll back"
-            yield Finding("fail", f"{stack_name} is {state}", action, roll_back, code)
-        elif state == "ROLLBACK_COMPLETE" or state.endswith("_FAILED"):
-            message = f"{stack_name} is {state}: it takes no update"
-            action = "read its events, delete it, deploy again"
-            yield Finding("fail", message, action, delete, code)
-        else:
-            continue
-        is_good = False
-    if not present:
+    stacks = list(filter(None, (read_stack(account, kind) for kind in kinds)))
+    judged = [_judge_stack(environment, stack) for stack in stacks]
+    problems = [finding for finding in judged if finding is not None]
+    yield from problems
+    if not stacks:
         yield Finding("ok", "none is there: never deployed, or destroyed")
-    elif is_good and len(present) < len(kinds):
+    elif not problems and len(stacks) < len(kinds):
+        present = [stack.kind for stack in stacks]
         absent_text = ", ".join(kind for kind in kinds if kind not in present)
         message = f"half is there: {', '.join(present)}; not there: {absent_text}"
-        yield Finding(
-            "warn",
-            message,
-            "deploy the others before a run",
-            build_cdk_command("deploy", environment.name),
-        )
-    elif is_good:
-        yield Finding("ok", f"all {len(present)} are deployed")
+        command = build_cdk_command("deploy", environment.name)
+        yield Finding("warn", message, "deploy the others before a run", command)
+    elif not problems:
+        yield Finding("ok", f"all {len(stacks)} are deployed")
+
+
+def _judge_stack(environment: Environment, stack: CloudFormationStack) -> Finding | None:
+    """Report a stack that takes no deploy now; None if it does."""
+    message = f"{stack.name} is {stack.status}"
+    flags = {"stack_name": stack.name, "region": environment.region}
+    if stack.status.endswith("_IN_PROGRESS"):
+        return Finding("warn", message, "wait for its end, a deploy would fail now")
+    if stack.status == "UPDATE_ROLLBACK_FAILED":
+        action = "make good what the events name, then roll back"
+        command = build_aws_command("cloudformation continue-update-rollback", **flags)
+        return Finding("fail", message, action, command, EXIT_EXTERNAL)
+    if stack.status == "ROLLBACK_COMPLETE" or stack.status.endswith("_FAILED"):
+        action = "read its events, delete it, deploy again"
+        command = build_aws_command("cloudformation delete-stack", **flags)
+        return Finding("fail", f"{message}: it takes no update", action, command, EXIT_EXTERNAL)
+    return None
 
 
 def check_principals(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
@@ -222,40 +214,36 @@ def check_principals(context: DoctorContext, account: AccountClients) -> Iterato
     IAM looks a principal up by its name alone, so its ARN is compared with the one that IAM
     returns: a path may be missing.
     """
-    existing_count = 0
-    for arn in dict.fromkeys(list_principals(context.environment)):
-        kind, _, path = arn.rpartition(":")[2].partition("/")
-        name = path.rpartition("/")[2]
-        operation, parameter = (
-            ("GetRole", "RoleName") if kind == "role" else ("GetUser", "UserName")
-        )
-        if arn.split(":")[4] != context.environment.account:
-            yield Finding(
-                "warn",
-                f"{arn} is of another account",
-                "see there that it exists: this account cannot look",
-            )
-            continue
-        answer = account.find("iam", operation, arn, **{parameter: name})
-        own_arn = answer[kind.capitalize()]["Arn"] if answer else None
-        if own_arn is None:
-            yield Finding("fail", f"there is no {kind} {arn}", "make it, or correct cluster.access")
-        elif own_arn != arn:
-            yield Finding(
-                "fail",
-                f"there is no {arn}: the {kind} of this name has another ARN",
-                f"write {own_arn}",
-            )
-        else:
-            existing_count += 1
+    arns = dict.fromkeys(list_principals(context.environment))
+    judged = [_judge_principal(context.environment, account, arn) for arn in arns]
+    problems = [finding for finding in judged if finding is not None]
+    yield from problems
     if not context.environment.cluster.access.admin:
-        yield Finding(
-            "warn",
-            "cluster.access.admin is empty: nobody can enter the cluster",
-            "name at least one",
-        )
+        message = "cluster.access.admin is empty: nobody can enter the cluster"
+        yield Finding("warn", message, "name at least one")
+    existing_count = len(judged) - len(problems)
     if existing_count:
         yield Finding("ok", f"{existing_count} principals of cluster.access exist")
+
+
+def _judge_principal(environment: Environment, account: AccountClients, arn: str) -> Finding | None:
+    """Report a principal that IAM does not know by this ARN; None if it does."""
+    if arn.split(":")[4] != environment.account:
+        action = "see there that it exists: this account cannot look"
+        return Finding("warn", f"{arn} is of another account", action)
+    kind, _, path = arn.rpartition(":")[2].partition("/")
+    name = path.rpartition("/")[2]
+    if kind == "role":
+        answer = account.find("iam", "GetRole", arn, RoleName=name)
+    else:
+        answer = account.find("iam", "GetUser", arn, UserName=name)
+    if answer is None:
+        return Finding("fail", f"there is no {kind} {arn}", "make it, or correct cluster.access")
+    own_arn = answer[kind.capitalize()]["Arn"]
+    if own_arn == arn:
+        return None
+    message = f"there is no {arn}: the {kind} of this name has another ARN"
+    return Finding("fail", message, f"write {own_arn}")
 
 
 def check_subscriptions(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
@@ -263,52 +251,44 @@ def check_subscriptions(context: DoctorContext, account: AccountClients) -> Iter
     subscriptions = context.environment.observability.alarm_subscriptions
     topic = topic_arn(context.environment)
     if not subscriptions:
-        command = (
-            "observability: {alarm_subscriptions: [{protocol: email, endpoint:"
-            " oncall@example.com}]}"
-        )
-        yield Finding(
-            "warn",
-            "observability.alarm_subscriptions is empty: nobody gets alarms",
-            "add one",
-            command,
-        )
+        message = "observability.alarm_subscriptions is empty: nobody gets alarms"
+        yield Finding("warn", message, "add one", SUBSCRIPTION_LINES)
         return
-    try:
-        rows = list(
-            account.list_rows(
-                "sns", "ListSubscriptionsByTopic", "Subscriptions", topic, TopicArn=topic
-            )
-        )
-    except TandemError as error:
-        if error_code(error.__cause__) not in ABSENT_CODES:
-            raise
-        yield Finding(
-            "ok", "the topic is not there yet; each subscriber confirms once after the first deploy"
-        )
+    subscribers = _read_subscribers(account, topic)
+    if subscribers is None:
+        message = "the topic is not there yet; each subscriber confirms once after the first deploy"
+        yield Finding("ok", message)
         return
-    states = {(row["Protocol"], row["Endpoint"]): row["SubscriptionArn"] for row in rows}
-    problems = {
-        None: (
-            "is declared and not subscribed",
-            "deploy; if its confirmation has lapsed, subscribe it again",
-        ),
-        "PendingConfirmation": (
-            "has not confirmed",
-            "follow the link in its mail, or subscribe again",
-        ),
-    }
+
     confirmed_count = 0
     for subscription in subscriptions:
         protocol = subscription.protocol
         endpoint = subscription.endpoint
-        state = states.get((protocol, endpoint))
         flags = {"topic_arn": topic, "protocol": protocol, "notification_endpoint": endpoint}
         command = build_aws_command(f"sns subscribe --region {context.environment.region}", **flags)
-        if state in problems:
-            problem, action = problems[state]
-            yield Finding("warn", f"{endpoint} ({protocol}) {problem}", action, command)
+        state = subscribers.get((protocol, endpoint))
+        if state is None:
+            message = f"{endpoint} ({protocol}) is declared and not subscribed"
+            action = "deploy; if its confirmation has lapsed, subscribe it again"
+            yield Finding("warn", message, action, command)
+        elif state == "PendingConfirmation":
+            message = f"{endpoint} ({protocol}) has not confirmed"
+            yield Finding(
+                "warn", message, "follow the link in its mail, or subscribe again", command
+            )
         else:
             confirmed_count += 1
     if confirmed_count:
         yield Finding("ok", f"{confirmed_count} of {len(subscriptions)} subscribers have confirmed")
+
+
+def _read_subscribers(account: AccountClients, topic: str) -> dict[tuple[str, str], str] | None:
+    """Return the ARN or state of each subscriber of a topic; None if there is no topic."""
+    operation = "ListSubscriptionsByTopic"
+    try:
+        rows = list(account.list_rows("sns", operation, "Subscriptions", topic, TopicArn=topic))
+    except TandemError as error:
+        if error_code(error.__cause__) not in ABSENT_CODES:
+            raise
+        return None
+    return {(row["Protocol"], row["Endpoint"]): row["SubscriptionArn"] for row in rows}

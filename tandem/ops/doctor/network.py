@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tandem.declarations.environment import Environment, ExistingNetwork, ExistingSubnet, NewNetwork
 from tandem.ops.account import AccountClients, build_aws_command
@@ -12,11 +13,10 @@ from tandem.ops.doctor.context import DoctorContext, Finding
 def list_zone_ids(environment: Environment) -> list[str]:
     """Return the zone ids of the network, then that of the capacity, each once."""
     network = environment.network
-    zone_ids = (
-        list(network.zones)
-        if isinstance(network, NewNetwork)
-        else [s.zone for s in list_subnets(network)]
-    )
+    if isinstance(network, NewNetwork):
+        zone_ids = list(network.zones)
+    else:
+        zone_ids = [subnet.zone for subnet in list_subnets(network)]
     return list(dict.fromkeys([*zone_ids, environment.capacity.zone]))
 
 
@@ -68,28 +68,36 @@ def check_subnets(context: DoctorContext, account: AccountClients) -> Iterator[F
         yield Finding("ok", "made by the Network stack")
         return
     subnets = list_subnets(network)
-    vpc = network.vpc_id
     ids = [subnet.id for subnet in subnets]
-    response = account.find("ec2", "DescribeSubnets", vpc, SubnetIds=ids)
-    rows = {row["SubnetId"]: row for row in response["Subnets"]} if response else {}
-    problems = [] if response else [f"one of {', '.join(ids)} is not found"]
-    for subnet in subnets if response else ():
-        row = rows.get(subnet.id)
-        if row is None:
-            problems.append(f"{subnet.id} is not found")
-        elif row["VpcId"] != vpc:
-            problems.append(f"{subnet.id} lies in {row['VpcId']}, not in {vpc}")
-        elif row["AvailabilityZoneId"] != subnet.zone:
-            problems.append(
-                f"{subnet.id} lies in {row['AvailabilityZoneId']}, not in {subnet.zone}"
-            )
-    flags = {"region": context.environment.region, "filters": f"Name=vpc-id,Values={vpc}"}
+    answer = account.find("ec2", "DescribeSubnets", network.vpc_id, SubnetIds=ids)
+    if answer is None:
+        problems = [f"one of {', '.join(ids)} is not found"]
+    else:
+        rows = {row["SubnetId"]: row for row in answer["Subnets"]}
+        faults = [_find_subnet_fault(network, subnet, rows.get(subnet.id)) for subnet in subnets]
+        problems = list(filter(None, faults))
+    flags = {
+        "region": context.environment.region,
+        "filters": f"Name=vpc-id,Values={network.vpc_id}",
+    }
     command = build_aws_command("ec2 describe-subnets", **flags)
-    yield from (
-        Finding("fail", problem, f"correct {_name_keys(network)}", command) for problem in problems
-    )
+    for problem in problems:
+        yield Finding("fail", problem, f"correct {_name_keys(network)}", command)
     if not problems:
-        yield Finding("ok", f"{len(ids)} subnets of {vpc} lie where the file says")
+        yield Finding("ok", f"{len(ids)} subnets of {network.vpc_id} lie where the file says")
+
+
+def _find_subnet_fault(
+    network: ExistingNetwork, subnet: ExistingSubnet, row: dict[str, Any] | None
+) -> str:
+    """Return how a subnet differs from the file; empty if it does not."""
+    if row is None:
+        return f"{subnet.id} is not found"
+    if row["VpcId"] != network.vpc_id:
+        return f"{subnet.id} lies in {row['VpcId']}, not in {network.vpc_id}"
+    if row["AvailabilityZoneId"] != subnet.zone:
+        return f"{subnet.id} lies in {row['AvailabilityZoneId']}, not in {subnet.zone}"
+    return ""
 
 
 def _name_keys(network: ExistingNetwork) -> str:

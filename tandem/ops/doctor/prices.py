@@ -9,7 +9,7 @@ the region's code.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tandem.declarations import names
@@ -40,48 +40,39 @@ class PricedUnit(NamedTuple):
 def check_unit_prices(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Compare the prices that costs are counted with, and find those that are missing."""
     environment = context.environment
-    catalogue = context.catalogue
-    code = catalogue.offerings.billing_codes.get(environment.region)
+    code = context.catalogue.offerings.billing_codes.get(environment.region)
     if code is None or names.aws_partition(environment.region) != "aws":
-        yield Finding(
-            "ok",
-            f"not asked: no billing code of {environment.region} is known",
-            "write your own `prices`",
-        )
+        message = f"not asked: no billing code of {environment.region} is known"
+        yield Finding("ok", message, "write your own `prices`")
         return
-    own_prices: dict[str, float] = (
-        environment.prices.model_dump(exclude_none=True) if environment.prices else {}
-    )
     changes: dict[str, float] = {}
     units = list(_list_units(environment))
     for unit in units:
         listed_usd = _read_price(account, unit, code.value, environment.region)
-        counted_usd = find_price(environment, catalogue, unit.name).usd
+        counted_usd = find_price(environment, context.catalogue, unit.name).usd
         if listed_usd is None:
-            yield Finding(
-                "unknown",
-                f"the Price List has no single price of {unit.usage} in {environment.region}",
-            )
+            place = f"{unit.usage} in {environment.region}"
+            yield Finding("unknown", f"the Price List has no single price of {place}")
         elif listed_usd != counted_usd:
             changes[unit.name] = listed_usd
             counted = "not known" if counted_usd is None else f"counted with {counted_usd:g}"
-            yield Finding(
-                "warn",
-                f"{unit.name} is {counted}, the Price List has {listed_usd:g} USD",
-                "see the last line",
-            )
-    if not changes:
+            message = f"{unit.name} is {counted}, the Price List has {listed_usd:g} USD"
+            yield Finding("warn", message, "see the last line")
+    if changes:
+        message = f"{len(changes)} of {len(units)} prices are to be written"
+        action = "write the section, or your own discounted prices, into the environment's file"
+        yield Finding("warn", message, action, _build_section(context, changes))
+    else:
         yield Finding("ok", f"no price of {len(units)} differs from the Price List's")
-        return
-    values = {**own_prices, **changes, "date": f"{context.now:%Y-%m-%d}"}
+
+
+def _build_section(context: DoctorContext, changes: Mapping[str, float]) -> str:
+    """Return the section `prices` to write, with what is declared already."""
+    prices = context.environment.prices
+    declared = prices.model_dump(exclude_none=True) if prices else {}
+    values = {**declared, **changes, "date": f"{context.now:%Y-%m-%d}"}
     section = ", ".join(f"{name}: {value}" for name, value in sorted(values.items()))
-    action = "write the section, or your own discounted prices, into the environment's file"
-    yield Finding(
-        "warn",
-        f"{len(changes)} of {len(units)} prices are to be written",
-        action,
-        f"prices: {{{section}}}",
-    )
+    return f"prices: {{{section}}}"
 
 
 def _list_units(environment: Environment) -> Iterator[PricedUnit]:

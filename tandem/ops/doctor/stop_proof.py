@@ -131,45 +131,53 @@ class _StopProof:
 
     def create_schedule(self) -> Finding | None:
         """Create the schedule; return why Scheduler refuses it."""
-        times: dict[str, Any] = dict.fromkeys(("created", "deadline"), self.fire_time)
-        names: dict[str, Any] = {"run": PROOF_CHECK, "who": "tandem doctor", "schedule": self.name}
-        lease = Lease(experiment=None, node_label={}, beats=False, nodes=0, **times, **names)
-        schedule_request = build_stop_schedule(self.config, lease)
-        schedule_request["Target"] = {**schedule_request["Target"], "RetryPolicy": RETRY_POLICY}
-        schedule_request["Description"] = (
+        lease = Lease(
+            run=PROOF_CHECK,
+            who="tandem doctor",
+            schedule=self.name,
+            created=self.fire_time,
+            deadline=self.fire_time,
+            experiment=None,
+            node_label={},
+            beats=False,
+            nodes=0,
+        )
+        request = build_stop_schedule(self.config, lease)
+        request["Target"] = {**request["Target"], "RetryPolicy": RETRY_POLICY}
+        request["Description"] = (
             f"proves that the one-shot stop of {self.config.environment} reaches EKS"
         )
         try:
-            self.account.ask("scheduler", "CreateSchedule", self.where, **schedule_request)
+            self.account.ask("scheduler", "CreateSchedule", self.where, **request)
         except TandemError as error:
-            code = error_code(error.__cause__)
-            if "iam:PassRole" in error.problem:
-                action = (
-                    f"add iam:PassRole on {self.config.scheduler_role_arn} to the policy of this"
-                    " identity"
-                )
-                return Finding("unknown", error.problem, action)
-            if code == "ResourceNotFoundException" or (
-                code == "ValidationException" and "role" in error.problem
-            ):
-                command = build_cdk_command("deploy", self.config.environment, "Guard")
-                message = f"no start can arm a stop: {error.problem}"
-                return Finding(
-                    "fail",
-                    message,
-                    "deploy Guard, which makes group and role",
-                    command,
-                    code=EXIT_EXTERNAL,
-                )
-            if code != "ValidationException":
-                raise
-            message = f"Scheduler does not take the one-shot stop: {error.problem}"
-            action = (
-                f"{FALLBACK_NOTE}; no start goes through: correct the payload in"
-                " tandem/guard/fleet_start.py"
-            )
-            return Finding("fail", message, action, code=EXIT_EXTERNAL)
+            return self._judge_refused_schedule(error)
         return None
+
+    def _judge_refused_schedule(self, error: TandemError) -> Finding:
+        """Report what a refusal says of the one-shot stop of a lease.
+
+        Raises:
+            TandemError: it says nothing of it.
+        """
+        code = error_code(error.__cause__)
+        if "iam:PassRole" in error.problem:
+            role = self.config.scheduler_role_arn
+            action = f"add iam:PassRole on {role} to the policy of this identity"
+            return Finding("unknown", error.problem, action)
+        is_invalid = code == "ValidationException"
+        if code == "ResourceNotFoundException" or (is_invalid and "role" in error.problem):
+            command = build_cdk_command("deploy", self.config.environment, "Guard")
+            message = f"no start can arm a stop: {error.problem}"
+            action = "deploy Guard, which makes group and role"
+            return Finding("fail", message, action, command, EXIT_EXTERNAL)
+        if not is_invalid:
+            raise error
+        message = f"Scheduler does not take the one-shot stop: {error.problem}"
+        action = (
+            f"{FALLBACK_NOTE}; no start goes through: correct the payload in"
+            " tandem/guard/fleet_start.py"
+        )
+        return Finding("fail", message, action, code=EXIT_EXTERNAL)
 
     def delete_schedule(self) -> str:
         """Delete the schedule, whether it exists or not; return why it may still exist."""

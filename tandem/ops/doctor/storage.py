@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -14,7 +15,13 @@ from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.destroy.stacks import read_stack
 from tandem.ops.doctor.capacity import find_quota
-from tandem.ops.doctor.context import DoctorContext, Finding, MissingImageError, RegistryError
+from tandem.ops.doctor.context import (
+    CheckLevel,
+    DoctorContext,
+    Finding,
+    MissingImageError,
+    RegistryError,
+)
 from tandem.ops.faults import AccessDeniedError
 from tandem.shell_command import build_cdk_command, quote_command
 
@@ -22,6 +29,7 @@ INSPECT_WORDS = ("docker", "buildx", "imagetools", "inspect")
 # as Service Quotas calls it (its code is L-9D07B6EF in listings of several accounts), of the
 # builds' COMPUTE_TYPE
 BUILD_QUOTA = "Concurrently running builds for Linux/Small environment"
+TOKEN_FLAG = {"secret_string": "file://token"}
 REDIRECT_CODES = {"301", "PermanentRedirect", "AuthorizationHeaderMalformed"}
 
 
@@ -35,36 +43,30 @@ def check_bucket(context: DoctorContext, account: AccountClients) -> Iterator[Fi
 
 def _judge_bucket(context: DoctorContext, account: AccountClients, name: str) -> Finding:
     environment = context.environment
-    is_existing = context.environment.artifacts.existing_bucket is not None
-    where = f"s3://{name}"
+    is_existing = environment.artifacts.existing_bucket is not None
+    flags = {"Bucket": name, "ExpectedBucketOwner": environment.account}
     try:
-        response = account.find(
-            "s3", "HeadBucket", where, Bucket=name, ExpectedBucketOwner=environment.account
-        )
+        answer = account.find("s3", "HeadBucket", f"s3://{name}", **flags)
     except AccessDeniedError as error:
         return _judge_denied_bucket(account, name, error)
     except TandemError as error:
         if error_code(error.__cause__) not in REDIRECT_CODES:
             raise
-        response = {"BucketRegion": "another region"}
-    if response is None and is_existing:
-        return Finding(
-            "fail", f"there is no bucket {name}", "make it, or correct artifacts.existing_bucket"
-        )
-    if response is None:
+        answer = {"BucketRegion": "another region"}
+    if answer is None and is_existing:
+        action = "make it, or correct artifacts.existing_bucket"
+        return Finding("fail", f"there is no bucket {name}", action)
+    if answer is None:
         return Finding("ok", f"{name} is free, or not made yet")
-    region = response.get("BucketRegion", environment.region)
+    region = answer.get("BucketRegion", environment.region)
     if region != environment.region:
         message = f"{name} lies in {region}, the environment in {environment.region}"
-        action = (
-            "change artifacts.existing_bucket" if is_existing else "change the environment's name"
-        )
-        return Finding("fail", message, action)
+        place = "artifacts.existing_bucket" if is_existing else "the environment's name"
+        return Finding("fail", message, f"change {place}")
     if not is_existing and read_stack(account, "Artifacts") is None:
         command = build_cdk_command("deploy", environment.name, "*", "--import-existing-resources")
-        return Finding(
-            "warn", f"{name} is of an earlier deploy", "adopt it with the first deploy", command
-        )
+        message = f"{name} is of an earlier deploy"
+        return Finding("warn", message, "adopt it with the first deploy", command)
     return Finding("ok", f"{name} is ours")
 
 
@@ -144,44 +146,39 @@ def _check_image(context: DoctorContext, account: AccountClients, use: ImageUse)
         RegistryError: a public registry does not answer.
     """
     match = PRIVATE_ECR.match(use.mirrored)
-    if match is None:
-        try:
-            context.resolve_digest(_build_image_reference(use))
-        except MissingImageError as error:
-            action = f"mirror it, or correct what names it: {', '.join(use.used_by)}"
-            return Finding(
-                "fail",
-                str(error),
-                action,
-                quote_command(*INSPECT_WORDS, _build_image_reference(use)),
-            )
-        return None
+    if match is not None:
+        return _check_mirrored_image(account, use, match)
+    reference = _build_image_reference(use)
+    try:
+        context.resolve_digest(reference)
+    except MissingImageError as error:
+        action = f"mirror it, or correct what names it: {', '.join(use.used_by)}"
+        return Finding("fail", str(error), action, quote_command(*INSPECT_WORDS, reference))
+    return None
+
+
+def _check_mirrored_image(
+    account: AccountClients, use: ImageUse, match: re.Match[str]
+) -> Finding | None:
+    """Check an image of a private registry of ECR's, or of a pull-through cache there."""
+    image = use.mirrored
     repository = match["name"]
-    tag = use.mirrored.rpartition(":")[2]
     registry: dict[str, Any] = {"region": match["region"], "registryId": match["account"]}
-    image_ids = [{"imageDigest": use.digest} if use.digest else {"imageTag": tag}]
-    parameters: dict[str, Any] = {"repositoryName": repository, "imageIds": image_ids, **registry}
-    if account.find("ecr", "DescribeImages", use.mirrored, **parameters):
+    image_id = {"imageDigest": use.digest} if use.digest else {"imageTag": image.rpartition(":")[2]}
+    parameters: dict[str, Any] = {"repositoryName": repository, "imageIds": [image_id], **registry}
+    if account.find("ecr", "DescribeImages", image, **parameters):
         return None
-    answer = account.ask("ecr", "DescribePullThroughCacheRules", use.mirrored, **registry)
-    prefixes = [
-        str(rule["ecrRepositoryPrefix"]) for rule in answer.get("pullThroughCacheRules", [])
-    ]
-    if any(prefix == "ROOT" or repository.startswith(f"{prefix}/") for prefix in prefixes):
-        return Finding(
-            "warn",
-            f"{use.mirrored} is not cached yet",
-            "see that its first pull reaches the upstream",
-        )
+    answer = account.ask("ecr", "DescribePullThroughCacheRules", image, **registry)
+    for rule in answer.get("pullThroughCacheRules", []):
+        prefix = rule["ecrRepositoryPrefix"]
+        if prefix == "ROOT" or repository.startswith(f"{prefix}/"):
+            action = "see that its first pull reaches the upstream"
+            return Finding("warn", f"{image} is not cached yet", action)
     command = quote_command(
-        "docker", "buildx", "imagetools", "create", "--tag", use.mirrored, use.reference
+        "docker", "buildx", "imagetools", "create", "--tag", image, use.reference
     )
-    return Finding(
-        "fail",
-        f"{use.mirrored} is not there",
-        "copy it there, or correct registry_mirrors",
-        command,
-    )
+    action = "copy it there, or correct registry_mirrors"
+    return Finding("fail", f"{image} is not there", action, command)
 
 
 def check_own_images(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
@@ -240,37 +237,31 @@ def check_log_key(context: DoctorContext, account: AccountClients) -> Finding:
 def check_token(context: DoctorContext, account: AccountClients) -> Finding:
     """Check that gated models have a token: that its secret exists, without reading it."""
     secret = context.environment.hub.token_secret
-    words = f"--region {context.environment.region}"
     gated_models = ", ".join(model.id for model in context.list_models() if model.gated.value)
     if secret is None and not gated_models:
         return Finding("ok", "no hosted model is gated, and no secret is declared")
     if secret is None:
+        message = f"{gated_models} is gated, and no token is declared"
         lines = "hub: {token_secret: tandem/hub-token}"
-        return Finding(
-            "fail", f"{gated_models} is gated, and no token is declared", "name its secret", lines
-        )
+        return Finding("fail", message, "name its secret", lines)
     purpose = f"for {gated_models}" if gated_models else "though no hosted model is gated"
-    response = account.find("secretsmanager", "DescribeSecret", secret, SecretId=secret)
-    value_flag = {"secret_string": "file://token"}
-    if response is None:
+    answer = account.find("secretsmanager", "DescribeSecret", secret, SecretId=secret)
+    if answer is None:
+        level: CheckLevel = "fail" if gated_models else "warn"
         message = f"there is no secret {secret}, declared {purpose}"
-        command = build_aws_command(
-            f"secretsmanager create-secret {words}", name=secret, **value_flag
-        )
-        return Finding(
-            "fail" if gated_models else "warn",
-            message,
-            "make it, or correct hub.token_secret",
-            command,
-        )
-    if "DeletedDate" in response:
-        command = build_aws_command(f"secretsmanager restore-secret {words}", secret_id=secret)
+        command = _build_secret_command(context, "create-secret", name=secret, **TOKEN_FLAG)
+        return Finding(level, message, "make it, or correct hub.token_secret", command)
+    if "DeletedDate" in answer:
+        command = _build_secret_command(context, "restore-secret", secret_id=secret)
         return Finding("fail", f"secret {secret} is being deleted", "restore it", command)
-    if not any(
-        "AWSCURRENT" in stages for stages in response.get("VersionIdsToStages", {}).values()
-    ):
-        command = build_aws_command(
-            f"secretsmanager put-secret-value {words}", secret_id=secret, **value_flag
-        )
+    stages = answer.get("VersionIdsToStages", {}).values()
+    if not any("AWSCURRENT" in labels for labels in stages):
+        command = _build_secret_command(context, "put-secret-value", secret_id=secret, **TOKEN_FLAG)
         return Finding("fail", f"secret {secret} is empty", "put the token into it", command)
     return Finding("ok", f"secret {secret} is there, {purpose}; its value was not read")
+
+
+def _build_secret_command(context: DoctorContext, verb: str, **flags: str) -> str:
+    return build_aws_command(
+        f"secretsmanager {verb} --region {context.environment.region}", **flags
+    )
