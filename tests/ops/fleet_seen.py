@@ -42,7 +42,7 @@ def instance(
 
 def lease(*, minutes: float = 60, beats: bool = False, **changes: Any) -> Lease:
     """One of half an hour ago, whose deadline is so many minutes away."""
-    made = Lease(
+    row = Lease(
         run="r1",
         who="ana",
         experiment="post",
@@ -53,15 +53,15 @@ def lease(*, minutes: float = 60, beats: bool = False, **changes: Any) -> Lease:
         schedule="stop-r1",
         nodes=1,
     )
-    return replace(made, **changes)
+    return replace(row, **changes)
 
 
 def fence(*, minutes: float = 2, **changes: Any) -> Fence:
     """One that was written so many minutes ago."""
-    made = Fence(
+    row = Fence(
         state="stopping", who="ana", why="enough", run="r1", at=NOW - timedelta(minutes=minutes)
     )
-    return replace(made, **changes)
+    return replace(row, **changes)
 
 
 def seen(*instances: FleetInstance, **changes: Any) -> FleetState:
@@ -74,10 +74,14 @@ def seen(*instances: FleetInstance, **changes: Any) -> FleetState:
 
 def status(look: FleetState, environment: Environment = SPOT, **changes: Any) -> StatusReport:
     """What `tandem status` makes of a look."""
-    known = {"fleet": look, "deployment": "fleet", "node_group": GROUP, "paths": ARMED}
-    rest = (
-        {"reservation": None, "alarms": (), "guard_config": build_guard_config(environment)}
-        | known
-        | changes
-    )
-    return StatusReport(environment=environment, now=NOW, **rest)
+    fields = {
+        "fleet": look,
+        "deployment": "fleet",
+        "node_group": GROUP,
+        "paths": ARMED,
+        "reservation": None,
+        "alarms": (),
+        "guard_config": build_guard_config(environment),
+        **changes,
+    }
+    return StatusReport(environment=environment, now=NOW, **fields)

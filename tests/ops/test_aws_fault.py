@@ -25,10 +25,10 @@ CASES: list[tuple[Exception, FaultKind]] = [
 
 @pytest.mark.parametrize(("error", "kind"), CASES)
 def test_an_exception_is_of_one_kind_and_in_its_sentence(error: Exception, kind: FaultKind) -> None:
-    found = classify_fault(error, "GetObject")
-    assert found is not None
-    assert found.kind == kind
-    assert " ".join(str(error).split()) in found.problem
+    fault = classify_fault(error, "GetObject")
+    assert fault is not None
+    assert fault.kind == kind
+    assert " ".join(str(error).split()) in fault.problem
 
 
 @pytest.mark.parametrize(
@@ -42,16 +42,16 @@ def test_an_answer_is_none_of_them(error: Exception) -> None:
 def test_everybody_tells_it_with_what_to_do_and_the_same_code(
     error: Exception, kind: FaultKind
 ) -> None:
-    told = (
+    faults = (
         ops_fault.convert_error(error, service="s3", operation="GetObject", where="s3://b/k"),
         store_fault.convert_error(error, "GetObject", "b", "k"),
     )
 
     published = publish_clients.convert_error(error, "GetObject", "s3://b/k")
-    codes = {getattr(fault, "exit_code", None) or fault.code for fault in told}
+    codes = {getattr(fault, "exit_code", None) or fault.code for fault in faults}
     assert codes | {published.exit_code} == {2 if kind == "misconfigured" else 3}
     assert [
-        fault for fault in (*told, published) if not fault.change or fault.change == "try again"
+        fault for fault in (*faults, published) if not fault.change or fault.change == "try again"
     ] == []
 
 

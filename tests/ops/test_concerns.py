@@ -38,7 +38,7 @@ SILENT = StopPath(name="reaper", state="unarmed", sentence="silent")
 
 
 @pytest.mark.parametrize(
-    "found",
+    "report",
     [
         status(seen()),
         status(seen(instance(), lease=lease())),
@@ -58,12 +58,12 @@ SILENT = StopPath(name="reaper", state="unarmed", sentence="silent")
         "another's",
     ],
 )
-def test_nothing_needs_attention(found: Any) -> None:
-    assert list_warnings(found) == ()
+def test_nothing_needs_attention(report: Any) -> None:
+    assert list_warnings(report) == ()
 
 
 @pytest.mark.parametrize(
-    ("found", "problem"),
+    ("report", "problem"),
     [
         (status(seen(instance())), "i-1: alive without a live lease"),
         (status(seen(instance(), lease=lease(minutes=-1))), "the lease of run r1 ends"),
@@ -117,12 +117,12 @@ def test_nothing_needs_attention(found: Any) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_it_needs_attention(found: Any, problem: str) -> None:
-    assert [one for one in list_warnings(found) if problem in one.problem]
+def test_it_needs_attention(report: Any, problem: str) -> None:
+    assert [warning for warning in list_warnings(report) if problem in warning.problem]
 
 
 def test_every_concern_says_what_to_do() -> None:
-    found = status(
+    report = status(
         replace(seen(instance(minutes=600), fence=fence(minutes=60)), faults=("a fault",)),
         BLOCK,
         reservation=PAID,
@@ -130,7 +130,7 @@ def test_every_concern_says_what_to_do() -> None:
         alarms=("an-alarm",),
     )
 
-    assert [one for one in list_warnings(found) if not one.change] == []
+    assert [warning for warning in list_warnings(report) if not warning.change] == []
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_a_missing_budget_is_made_by_a_deploy_only_where_cloudformation_makes_on
     region: str, change: str
 ) -> None:
     missing = StopPath(name="budget", state="unarmed", sentence="missing")
-    found = status(seen(), SPOT.model_copy(update={"region": region}), paths=(missing,))
+    report = status(seen(), SPOT.model_copy(update={"region": region}), paths=(missing,))
 
-    (concern,) = list_warnings(found)
+    (concern,) = list_warnings(report)
 
     assert change in concern.change
     assert ("deploy" in concern.change) is (region == "us-east-2")
@@ -150,15 +150,17 @@ def test_a_missing_budget_is_made_by_a_deploy_only_where_cloudformation_makes_on
 
 @pytest.mark.parametrize("source", ["lease", "fence"])
 def test_an_unknown_lease_is_not_told_as_none(source: str) -> None:
-    found = status(
+    report = status(
         replace(seen(instance()), unknown={source: "denied"}), unknown={source: "denied"}
     )
-    assert [one for one in list_warnings(found) if "without a live lease" in one.problem] == []
+    assert [
+        warning for warning in list_warnings(report) if "without a live lease" in warning.problem
+    ] == []
 
 
 def test_a_block_whose_instances_are_unknown_is_not_told_as_idle() -> None:
-    found = status(seen(), BLOCK, reservation=PAID, unknown={"instances": "denied"})
-    assert found.is_block_idle is False
+    report = status(seen(), BLOCK, reservation=PAID, unknown={"instances": "denied"})
+    assert report.is_block_idle is False
 
 
 @pytest.mark.parametrize(
@@ -171,8 +173,8 @@ def test_a_block_that_is_not_active_is_not_idle(changes: dict[str, Any]) -> None
 
 
 def test_money_is_of_each_instance_since_its_own_launch() -> None:
-    found = status(seen(instance("i-1", minutes=90), instance("i-2", minutes=30)))
-    assert (found.node_hours, found.cost_usd) == (2.0, pytest.approx(2 * 35.76))
+    report = status(seen(instance("i-1", minutes=90), instance("i-2", minutes=30)))
+    assert (report.node_hours, report.cost_usd) == (2.0, pytest.approx(2 * 35.76))
 
 
 def test_an_instance_launched_by_a_faster_clock_costs_nothing_yet() -> None:

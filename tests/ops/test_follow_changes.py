@@ -41,14 +41,14 @@ def test_one_empty_list_ends_no_following(monkeypatch: pytest.MonkeyPatch) -> No
     looks = [alive, empty, alive, empty, empty]
     monkeypatch.setattr("tandem.guard.fleet_changes.observe_fleet", lambda *_: looks.pop(0))
 
-    told = [
+    lines = [
         line
         for _, line in follow_fleet(
             None, build_guard_config(SPOT), lambda: NOW, lambda _: None, previous=alive
         )
     ]  # type: ignore[arg-type]
 
-    assert (looks, told) == ([], ["i-1 is gone", "i-1 is running", "i-1 is gone"])
+    assert (looks, lines) == ([], ["i-1 is gone", "i-1 is running", "i-1 is gone"])
 
 
 def test_a_blind_look_between_two_empty_ones_counts_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,45 +58,45 @@ class Proxy:
 @pytest.fixture
 def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """A real HTTP server at AWS_ENDPOINT_URL."""
-    made = Proxy()
+    client = Proxy()
 
     def answer(question: Question) -> tuple[int, dict[str, str], bytes]:
         body = question.body.decode()
-        said = json.loads(body) if body.startswith("{") else dict(parse_qsl(body))
-        made.requests.append(said | dict(parse_qsl(question.path.partition("?")[2])))
-        status, content = made.answer(made.requests[-1])
+        status = json.loads(body) if body.startswith("{") else dict(parse_qsl(body))
+        client.requests.append(status | dict(parse_qsl(question.path.partition("?")[2])))
+        status, content = client.answer(client.requests[-1])
         return status, {"Content-Type": "text/html"}, content
 
     monkeypatch.setattr(
         "botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.001
     )
-    with answer_requests(answer) as made.url:
+    with answer_requests(answer) as client.url:
         for name, value in {
-            "AWS_ENDPOINT_URL": made.url,
+            "AWS_ENDPOINT_URL": client.url,
             "AWS_ACCESS_KEY_ID": "a",
             "AWS_SECRET_ACCESS_KEY": "b",
             "AWS_CONFIG_FILE": "/dev/null",
             "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
         }.items():
             monkeypatch.setenv(name, value)
-        yield made
+        yield client
 
 
 @pytest.mark.parametrize(
-    ("service", "operation", "parameters"), CALLS, ids=[f"{one}-{two}" for one, two, _ in CALLS]
+    ("service", "operation", "parameters"), CALLS, ids=[f"{name}-{two}" for name, two, _ in CALLS]
 )
 def test_whatever_stands_in_for_a_service_is_a_fault_of_the_world(
     proxy: Proxy, service: str, operation: str, parameters: dict[str, str]
 ) -> None:
-    made = create_client(SPOT, service)
+    client = create_client(SPOT, service)
     answers = [(name, 200) for name in PAGES] + [
         (name, status) for name in HARD for status in (403, 502)
     ]
     for name, status in answers:
-        proxy.answer = lambda _, said=(status, PAGES[name]): said  # type: ignore[misc]
+        proxy.answer = lambda _, status=(status, PAGES[name]): status  # type: ignore[misc]
 
         with pytest.raises(TandemError) as raised:
-            call_operation(made, operation, "home", **parameters)
+            call_operation(client, operation, "home", **parameters)
 
         assert raised.value.exit_code == 3, (name, status)
         if status == 200 and service != "s3":  # botocore takes a page of S3 for a server's failure
@@ -149,9 +149,9 @@ def test_a_command_behind_a_sign_in_page_ends_with_3(
     # the example's file has placeholders, which are of code 2 in doctor
     code = program.main([command, "--env", "post-us-east-2", *folders])
 
-    said = "".join(capsys.readouterr())
-    assert "Traceback" not in said
-    assert "something that is not AWS" in " ".join(said.split())
+    status = "".join(capsys.readouterr())
+    assert "Traceback" not in status
+    assert "something that is not AWS" in " ".join(status.split())
     assert code == {"destroy": 3, "doctor": 2}[command]
 
 
@@ -184,7 +184,7 @@ def test_a_list_of_ever_new_tokens_ends_with_a_sentence(
 
 def test_rows_of_every_page_come_in_their_order(proxy: Proxy) -> None:
     pages = {"": schedule("a", "1"), "1": schedule("b", "2"), "2": schedule("c")}
-    proxy.answer = lambda said: (200, pages[said.get("NextToken", "")])
+    proxy.answer = lambda status: (200, pages[status.get("NextToken", "")])
     rows = list(
         iterate_rows(create_client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home")
     )

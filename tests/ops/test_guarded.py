@@ -29,22 +29,22 @@ def in_a_shared_bucket(name: str) -> Environment:
 
 
 def test_environments_of_one_bucket_have_no_fence_nor_lease_in_common() -> None:
-    one, other = (build_guard_config(in_a_shared_bucket(name)) for name in ("one", "other"))
+    first, second = (build_guard_config(in_a_shared_bucket(name)) for name in ("one", "other"))
 
-    assert one.bucket == other.bucket
-    assert (one.url(FENCE_KEY), one.url(POINTER_KEY)) == (
+    assert first.bucket == second.bucket
+    assert (first.url(FENCE_KEY), first.url(POINTER_KEY)) == (
         f"s3://shared/{PREFIX}stop.json",
         f"s3://shared/{PREFIX}lease.json",
     )
-    assert one.url(FENCE_KEY) != other.url(FENCE_KEY)
+    assert first.url(FENCE_KEY) != second.url(FENCE_KEY)
 
 
 @pytest.mark.parametrize("elsewhere", [{"account": "444455556666"}, {"region": "eu-north-1"}])
 def test_one_name_in_two_accounts_or_regions_has_two_places(elsewhere: dict[str, str]) -> None:
-    here = in_a_shared_bucket("one")
+    environment = in_a_shared_bucket("one")
     assert (
-        build_guard_config(here).prefix
-        != build_guard_config(here.model_copy(update=elsewhere)).prefix
+        build_guard_config(environment).prefix
+        != build_guard_config(environment.model_copy(update=elsewhere)).prefix
     )
 
 
@@ -63,12 +63,12 @@ def test_people_and_doctor_have_their_rights_where_the_guard_keeps_its_objects()
 def test_the_functions_have_their_rights_where_the_guard_keeps_its_objects() -> None:
     from stacks.guard_rights import list_function_statements  # noqa: PLC0415 - starts Node
 
-    said = list_function_statements(in_a_shared_bucket("one"), topic_arn="t", key_arn="k")
+    statements = list_function_statements(in_a_shared_bucket("one"), topic_arn="t", key_arn="k")
     arns = [
         arn
-        for one in said
-        if {"s3:GetObject", "s3:PutObject"} & set(one["Action"])
-        for arn in one["Resource"]
+        for statement in statements
+        if {"s3:GetObject", "s3:PutObject"} & set(statement["Action"])
+        for arn in statement["Resource"]
     ]
 
     assert len(arns) == 5
@@ -76,8 +76,8 @@ def test_the_functions_have_their_rights_where_the_guard_keeps_its_objects() -> 
 
 
 def test_a_blocks_hours_are_those_of_the_file() -> None:
-    found = build_guard_config(with_capacity(block=CapacityBlock(starts=STARTS, ends=ENDS)))  # type: ignore[arg-type]
-    assert (found.block_starts, found.block_ends) == (STARTS, ENDS)
+    config = build_guard_config(with_capacity(block=CapacityBlock(starts=STARTS, ends=ENDS)))  # type: ignore[arg-type]
+    assert (config.block_starts, config.block_ends) == (STARTS, ENDS)
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,19 @@ from tandem.ops.node_admission import admit_compile_jobs, admit_servers
 @pytest.mark.parametrize(("nodes", "admitted"), [(1, 2), (2, 4), (8, 9)])
 def test_as_many_variants_are_admitted_as_there_are_devices_for(nodes: int, admitted: int) -> None:
     many = experiment("post-drafts-windows")
-    found = admit_servers(SPOT, many, load_catalogue(), nodes=nodes)
-    assert [one.name for one in found.variants] == [one.name for one in many.all_variants()][
-        :admitted
-    ]
-    assert len(found.variants) + len(found.waiting_variants) == len(many.all_variants())
+    admission = admit_servers(SPOT, many, load_catalogue(), nodes=nodes)
+    assert [first.name for first in admission.variants] == [
+        first.name for first in many.all_variants()
+    ][:admitted]
+    assert len(admission.variants) + len(admission.waiting_variants) == len(many.all_variants())
 
 
 def test_the_labels_are_those_that_the_servers_select() -> None:
-    found = admit_servers(SPOT, experiment("post"), load_catalogue(), nodes=1)
-    assert found.labels == {"raise.tandem/qwen-vllm": "post", "raise.tandem/qwen-sd-vllm": "post"}
+    admission = admit_servers(SPOT, experiment("post"), load_catalogue(), nodes=1)
+    assert admission.labels == {
+        "raise.tandem/qwen-vllm": "post",
+        "raise.tandem/qwen-sd-vllm": "post",
+    }
 
 
 def test_compile_jobs_are_admitted_alone() -> None:

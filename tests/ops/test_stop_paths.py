@@ -77,7 +77,7 @@ def ec2() -> object:
 
 
 def test_a_reservation_is_read_as_ec2_says_it(ec2: object) -> None:
-    said = {
+    row = {
         "CapacityReservationId": RESERVATION,
         "State": "active",
         "StartDate": NOW,
@@ -87,13 +87,13 @@ def test_a_reservation_is_read_as_ec2_says_it(ec2: object) -> None:
     with Stubber(ec2) as stub:
         stub.add_response(
             "describe_capacity_reservations",
-            {"CapacityReservations": [said]},
+            {"CapacityReservations": [row]},
             {"CapacityReservationIds": [RESERVATION]},
         )
 
-        found = read_reservation(ec2, RESERVATION)
+        reservation = read_reservation(ec2, RESERVATION)
 
-    assert found == said
+    assert reservation == row
 
 
 def test_a_reservation_that_ec2_does_not_know_is_none_and_a_denial_names_its_right(
@@ -149,8 +149,11 @@ def budget_path(
             empty = {"Notifications": [], "NextToken": f"page {number}"}
             stub.add_response("describe_notifications_for_budget", empty)
         stub.add_response("describe_notifications_for_budget", {"Notifications": alerts})
-        for each in alerts:
-            if (each["NotificationType"], each["ComparisonOperator"]) == ("ACTUAL", "GREATER_THAN"):
+        for alert_row in alerts:
+            if (alert_row["NotificationType"], alert_row["ComparisonOperator"]) == (
+                "ACTUAL",
+                "GREATER_THAN",
+            ):
                 stub.add_response(
                     "describe_subscribers_for_notification", {"Subscribers": [subscriber]}
                 )
@@ -283,12 +286,14 @@ def reaper_path(modified: str | None) -> StopPath:
     is no function."""
     cloudwatch = boto_client("cloudwatch")
     functions = boto_client("lambda")
-    with Stubber(cloudwatch) as stub, Stubber(functions) as other:
+    with Stubber(cloudwatch) as stub, Stubber(functions) as functions_stub:
         stub.add_response("get_metric_statistics", {"Datapoints": []})
         if modified is None:
-            other.add_client_error("get_function_configuration", "ResourceNotFoundException")
+            functions_stub.add_client_error(
+                "get_function_configuration", "ResourceNotFoundException"
+            )
         else:
-            other.add_response("get_function_configuration", {"LastModified": modified})
+            functions_stub.add_response("get_function_configuration", {"LastModified": modified})
         return read_reaper_path(cloudwatch, functions, SPOT, LIMITS, seen())
 
 

@@ -134,7 +134,8 @@ def test_rounds_of_several_jobs_are_the_folder_of_one(rebuilt: Path, single: Pat
     manifests = [json.loads((folder / "manifest.json").read_text()) for folder in (rebuilt, single)]
     changing = {"created_utc", "clock", "resumed", "host", "warm_up", "notes", "ended"}
     first, second = (
-        {name: value for name, value in one.items() if name not in changing} for one in manifests
+        {name: value for name, value in manifest.items() if name not in changing}
+        for manifest in manifests
     )
     windows = {
         arm: [line["round"] for line in read_lines(rebuilt, "warmup.jsonl") if line["arm"] == arm]
@@ -145,7 +146,7 @@ def test_rounds_of_several_jobs_are_the_folder_of_one(rebuilt: Path, single: Pat
         "summary.json"
     }
     assert first == second
-    assert [one["ended"]["reason"] for one in manifests] == ["done", "done"]
+    assert [manifest["ended"]["reason"] for manifest in manifests] == ["done", "done"]
     assert (manifests[0]["run"], len(manifests[0]["resumed"])) == ("fall-1", 2)
     assert [line["round"] for line in read_lines(rebuilt, "rounds.jsonl")] == [0, 1, 2]
     assert all(numbers == sorted(numbers) for numbers in windows.values())
@@ -321,9 +322,9 @@ def process(job: RunJobs) -> Iterator[Any]:
         return started[-1]
 
     yield start
-    for one in started:
-        one.kill()
-        one.communicate()
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def wait_for(condition: Any, running: subprocess.Popen[str]) -> None:

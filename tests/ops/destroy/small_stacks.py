@@ -54,13 +54,13 @@ def declared(folder: Path, name: str, change: Change = lambda _: None) -> Enviro
     document["capacity"]["reservation_id"] = "cr-0123456789abcdef0"
     change(document)
     (folder / "environments" / f"{name}.yaml").write_text(yaml.safe_dump(document))
-    found = (
+    leftovers = (
         load_workspace(folder / "environments", folder / "experiments", (name,))
         .environments[name]
         .record
     )
-    assert found
-    return found
+    assert leftovers
+    return leftovers
 
 
 def templates(environment: Environment) -> dict[str, dict[str, Any]]:
@@ -217,7 +217,7 @@ class Small:
         return _client(self.endpoint, service)
 
     def deploy(self, kinds: Collection[str] = DEPLOYED, owner: str = "") -> Small:
-        for kind in (one for one in DEPLOYED if one in kinds):
+        for kind in (name for name in DEPLOYED if name in kinds):
             self.create(kind, templates(self.environment)[kind], owner or self.name)
         return self
 
@@ -289,8 +289,10 @@ class Small:
 
 def find_leftovers(account: AccountClients, others: Sequence[str] = ()) -> SimpleNamespace:
     """What is left: kept, orphans, and the failures by kind."""
-    found, failures = search_leftovers(account, others)
-    orphans = [one for one in found if not one.kept]
+    leftovers, failures = search_leftovers(account, others)
+    orphans = [resource for resource in leftovers if not resource.kept]
     return SimpleNamespace(
-        kept=[one for one in found if one.kept], orphans=orphans, failures=failures
+        kept=[resource for resource in leftovers if resource.kept],
+        orphans=orphans,
+        failures=failures,
     )

@@ -23,17 +23,17 @@ def delivered(tool):
 
 
 def test_a_teardown_waits_for_the_operators_word_and_names_command_and_namespaces(small):
-    one = small(change=delivered("argocd")).deploy()
+    world = small(change=delivered("argocd")).deploy()
 
     with pytest.raises(InputError) as refused:
-        survey_teardown(one.account(), gitops_gone=False)
-    survey_teardown(one.account(), gitops_gone=True)
+        survey_teardown(world.account(), gitops_gone=False)
+    survey_teardown(world.account(), gitops_gone=True)
 
-    assert f"kubectl delete -k manifests/{one.name}/gitops" in str(refused.value)
+    assert f"kubectl delete -k manifests/{world.name}/gitops" in str(refused.value)
     assert "tandem-post, tandem-post-drafts-windows" in str(refused.value)
     assert "--gitops-removed" in refused.value.change
 
 
 def test_without_a_cluster_no_tool_is_asked_about(small):
-    one = small(change=delivered("flux")).deploy(("Artifacts", "Network"))
-    assert survey_teardown(one.account(), gitops_gone=False).stacks
+    world = small(change=delivered("flux")).deploy(("Artifacts", "Network"))
+    assert survey_teardown(world.account(), gitops_gone=False).stacks

@@ -24,75 +24,86 @@ pytestmark = pytest.mark.proof
 DELETED = [kind for kind in DELETION_ORDER if kind in DEPLOYED]
 
 
-def taken_down(one, **how):
-    destroy_environment(one.account(**how), QUICK, one.said.append)
+def taken_down(world, **how):
+    destroy_environment(world.account(**how), QUICK, world.said.append)
 
 
 def test_every_stack_goes_in_its_order_and_a_second_teardown_finds_the_same_left(small):
-    one = small().deploy()
+    world = small().deploy()
 
-    taken_down(one)
-    left = find_leftovers(one.account())
-    gone = [re.sub(r".*-(\w+): gone", r"\1", line) for line in one.said if line.endswith(": gone")]
-    again = survey_teardown(one.account(), gitops_gone=False)
-    taken_down(one)
+    taken_down(world)
+    leftovers = find_leftovers(world.account())
+    gone = [
+        re.sub(r".*-(\w+): gone", r"\1", line) for line in world.said if line.endswith(": gone")
+    ]
+    again = survey_teardown(world.account(), gitops_gone=False)
+    taken_down(world)
 
     assert (gone, again.stacks) == (DELETED, {})
-    assert one.stacks() == {"Artifacts": "CREATE_COMPLETE"}
-    assert (left.orphans, left.failures) == ([], {})
-    assert [one.kind for one in left.kept] == ["KMS key", "bucket", "bucket", "log group", "stack"]
-    assert find_leftovers(one.account()) == left
+    assert world.stacks() == {"Artifacts": "CREATE_COMPLETE"}
+    assert (leftovers.orphans, leftovers.failures) == ([], {})
+    assert [resource.kind for resource in leftovers.kept] == [
+        "KMS key",
+        "bucket",
+        "bucket",
+        "log group",
+        "stack",
+    ]
+    assert find_leftovers(world.account()) == leftovers
 
 
 @pytest.mark.parametrize(
-    ("kinds", "left"), [(("Network", "Artifacts", "Cluster"), {"Artifacts"}), (("Network",), set())]
+    ("kinds", "leftovers"),
+    [(("Network", "Artifacts", "Cluster"), {"Artifacts"}), (("Network",), set())],
 )
-def test_what_is_half_deployed_goes_too_and_without_a_bucket_no_lease_lives(small, kinds, left):
-    one = small().deploy(kinds)
-    survey_teardown(one.account(), gitops_gone=False)
-    taken_down(one)
-    assert set(one.stacks()) == left
+def test_what_is_half_deployed_goes_too_and_without_a_bucket_no_lease_lives(
+    small, kinds, leftovers
+):
+    world = small().deploy(kinds)
+    survey_teardown(world.account(), gitops_gone=False)
+    taken_down(world)
+    assert set(world.stacks()) == leftovers
 
 
 @pytest.mark.parametrize("owner", ["another", "nobody"])
 def test_a_stack_of_the_same_name_that_is_anothers_is_named_and_nothing_is_touched(small, owner):
-    one = small().deploy(("Artifacts",))
-    one.create("Registry", templates(one.environment)["Registry"], owner)
-    before = one.stacks()
+    world = small().deploy(("Artifacts",))
+    world.create("Registry", templates(world.environment)["Registry"], owner)
+    before = world.stacks()
 
     with pytest.raises(
         InputError,
-        match=rf"{one.name}-Registry: this stack has no tag tandem:environment={one.name}",
+        match=rf"{world.name}-Registry: this stack has no tag tandem:environment={world.name}",
     ) as refused:
-        survey_teardown(one.account(), gitops_gone=False)
+        survey_teardown(world.account(), gitops_gone=False)
     assert (
-        f"(aws cloudformation describe-stacks --stack-name {one.name}-Registry)"
+        f"(aws cloudformation describe-stacks --stack-name {world.name}-Registry)"
         in refused.value.change
     )
     with pytest.raises(InputError, match="is left alone"):
-        taken_down(one)
+        taken_down(world)
 
-    assert one.stacks() == before
+    assert world.stacks() == before
 
 
 def test_a_live_lease_forbids_it_and_says_who_holds_it_until_when(small):
-    one = small().deploy()
-    one.lease()
+    world = small().deploy()
+    world.lease()
 
-    words = rf"run r1 of arn:.*Operator holds a lease until .* tandem stop --env {one.name}"
+    words = rf"run r1 of arn:.*Operator holds a lease until .* tandem stop --env {world.name}"
     with pytest.raises(InputError, match=words):
-        survey_teardown(one.account(), gitops_gone=False)
+        survey_teardown(world.account(), gitops_gone=False)
 
 
 def test_a_lease_that_came_after_the_look_keeps_the_fleet(small):
-    one = small().deploy()
-    survey_teardown(one.account(), gitops_gone=False)
-    one.lease()
+    world = small().deploy()
+    survey_teardown(world.account(), gitops_gone=False)
+    world.lease()
 
     with pytest.raises(InputError, match="holds a lease"):
-        taken_down(one)
+        taken_down(world)
 
-    assert "Fleet" in one.stacks()
+    assert "Fleet" in world.stacks()
 
 
 SPOILT = {"lease.json": "not a lease", "stop.json": "not a fence"}
@@ -126,16 +137,16 @@ FENCE = {
 def test_a_lease_that_is_not_understood_forbids_it_and_one_that_is_over_does_not(
     small, hours, objects, refusal
 ):
-    one = small().deploy()
+    world = small().deploy()
     if hours:
-        one.lease(hours=hours)
+        world.lease(hours=hours)
     for key, body in objects.items():
-        one.put(key, body)
+        world.put(key, body)
 
     with (
         pytest.raises(TandemError, match=refusal) if refusal else contextlib.nullcontext()
     ) as refused:
-        survey_teardown(one.account(), gitops_gone=False)
+        survey_teardown(world.account(), gitops_gone=False)
 
     assert not refusal or refused.value.exit_code == 3
 
@@ -152,15 +163,15 @@ def test_a_lease_that_is_not_understood_forbids_it_and_one_that_is_over_does_not
 def test_a_node_that_ends_with_its_group_hinders_no_second_run(
     small, monkeypatch, state, leaving, refused
 ):
-    one = small().deploy(("Artifacts",))
+    world = small().deploy(("Artifacts",))
     monkeypatch.setattr(fleet, "list_nodes", lambda *_: {"i-1": state})
     with pytest.raises(InputError) if refused else contextlib.nullcontext():
-        fleet.require_parked_fleet(one.account(), datetime.now(UTC), is_leaving=leaving)
+        fleet.require_parked_fleet(world.account(), datetime.now(UTC), is_leaving=leaving)
 
 
 def test_guard_never_goes_while_a_node_of_the_cluster_lives(small):
-    one = small().deploy(("Artifacts", "Guard"))
-    made = one.client("ec2").run_instances(
+    world = small().deploy(("Artifacts", "Guard"))
+    resource = world.client("ec2").run_instances(
         ImageId="ami-1",
         MinCount=1,
         MaxCount=1,
@@ -168,28 +179,30 @@ def test_guard_never_goes_while_a_node_of_the_cluster_lives(small):
         TagSpecifications=[
             {
                 "ResourceType": "instance",
-                "Tags": [{"Key": "eks:cluster-name", "Value": names.cluster_name(one.environment)}],
+                "Tags": [
+                    {"Key": "eks:cluster-name", "Value": names.cluster_name(world.environment)}
+                ],
             }
         ],
     )["Instances"][0]["InstanceId"]
 
     with pytest.raises(TandemError, match=r"EC2 still lists i-.* terminate-instances"):
         destroy_environment(
-            one.account(), TeardownSettings(poll_s=0.02, timeout_s=0.2), one.said.append
+            world.account(), TeardownSettings(poll_s=0.02, timeout_s=0.2), world.said.append
         )
-    kept = one.stacks()
-    one.client("ec2").terminate_instances(InstanceIds=[made])
-    taken_down(one)
+    stacks = world.stacks()
+    world.client("ec2").terminate_instances(InstanceIds=[resource])
+    taken_down(world)
 
-    assert "Guard" in kept
-    assert any(made in line for line in one.said)
-    assert "Guard" not in one.stacks()
+    assert "Guard" in stacks
+    assert any(resource in line for line in world.said)
+    assert "Guard" not in world.stacks()
 
 
 def test_another_tools_node_group_in_the_cluster_is_named_and_left(small):
-    one = small().deploy(("Artifacts", "Cluster"))
-    cluster = names.cluster_name(one.environment)
-    one.client("eks").create_nodegroup(
+    world = small().deploy(("Artifacts", "Cluster"))
+    cluster = names.cluster_name(world.environment)
+    world.client("eks").create_nodegroup(
         clusterName=cluster,
         nodegroupName="theirs",
         subnets=["subnet-1"],
@@ -199,7 +212,7 @@ def test_another_tools_node_group_in_the_cluster_is_named_and_left(small):
     with pytest.raises(
         InputError, match=r"theirs.*Another tool made them, and they are left alone"
     ):
-        survey_teardown(one.account(), gitops_gone=False)
+        survey_teardown(world.account(), gitops_gone=False)
     with pytest.raises(
         InputError,
         match=(
@@ -207,9 +220,9 @@ def test_another_tools_node_group_in_the_cluster_is_named_and_left(small):
             r" --nodegroup-name theirs\)"
         ),
     ):
-        taken_down(one)
+        taken_down(world)
 
-    assert one.client("eks").list_nodegroups(clusterName=cluster)["nodegroups"] == ["theirs"]
+    assert world.client("eks").list_nodegroups(clusterName=cluster)["nodegroups"] == ["theirs"]
 
 
 @pytest.mark.parametrize(
@@ -218,24 +231,24 @@ def test_another_tools_node_group_in_the_cluster_is_named_and_left(small):
 def test_another_tools_node_group_of_the_fleets_name_is_told_as_that_before_anything(
     small, nodes, says
 ):
-    one = small().deploy(("Artifacts", "Guard", "Cluster"))
-    one.client("eks").create_nodegroup(
-        clusterName=names.cluster_name(one.environment),
-        nodegroupName=names.node_group_name(one.environment),
+    world = small().deploy(("Artifacts", "Guard", "Cluster"))
+    world.client("eks").create_nodegroup(
+        clusterName=names.cluster_name(world.environment),
+        nodegroupName=names.node_group_name(world.environment),
         subnets=["subnet-1"],
         nodeRole="arn:aws:iam::222233334444:role/x",
         scalingConfig={"minSize": 0, "desiredSize": nodes, "maxSize": 1},
     )
 
     with pytest.raises(InputError, match=says):
-        survey_teardown(one.account(), gitops_gone=False)
+        survey_teardown(world.account(), gitops_gone=False)
 
 
 def test_a_protected_cluster_without_our_tag_keeps_its_protection(small):
-    one = small().deploy(("Artifacts",))
-    one.create("Cluster", {"Role": templates(one.environment)["Cluster"]["Role"]}, one.name)
-    one.client("eks").create_cluster(
-        name=names.cluster_name(one.environment),
+    world = small().deploy(("Artifacts",))
+    world.create("Cluster", {"Role": templates(world.environment)["Cluster"]["Role"]}, world.name)
+    world.client("eks").create_cluster(
+        name=names.cluster_name(world.environment),
         roleArn="arn:aws:iam::222233334444:role/x",
         deletionProtection=True,
         resourcesVpcConfig={"subnetIds": ["subnet-1"]},
@@ -245,19 +258,19 @@ def test_a_protected_cluster_without_our_tag_keeps_its_protection(small):
         InputError,
         match=r"this cluster is protected and has no tag .*\(aws eks describe-cluster --name \S+\)",
     ):
-        taken_down(one)
+        taken_down(world)
 
-    assert one.client("eks").describe_cluster(name=names.cluster_name(one.environment))["cluster"][
-        "deletionProtection"
-    ]
+    assert world.client("eks").describe_cluster(name=names.cluster_name(world.environment))[
+        "cluster"
+    ]["deletionProtection"]
 
 
 def test_a_protection_is_lifted_only_when_its_stack_goes(small):
-    one = small().deploy()
+    world = small().deploy()
     with pytest.raises(AccessDeniedError):
-        taken_down(one, denied="UpdateTerminationProtection")
+        taken_down(world, denied="UpdateTerminationProtection")
 
-    pages = one.client("cloudformation").get_paginator("describe_stacks").paginate()
+    pages = world.client("cloudformation").get_paginator("describe_stacks").paginate()
     protected = {
         row["StackName"]
         for page in pages
@@ -265,23 +278,23 @@ def test_a_protection_is_lifted_only_when_its_stack_goes(small):
         if row.get("EnableTerminationProtection")
     }
 
-    assert {f"{one.name}-{kind}" for kind in DELETED} <= protected
+    assert {f"{world.name}-{kind}" for kind in DELETED} <= protected
 
 
-def resource_of(one, kind):
-    rows = one.client("cloudformation").describe_stack_resources(StackName=f"{one.name}-Network")[
-        "StackResources"
-    ]
+def resource_of(world, kind):
+    rows = world.client("cloudformation").describe_stack_resources(
+        StackName=f"{world.name}-Network"
+    )["StackResources"]
     return next(row["PhysicalResourceId"] for row in rows if row["ResourceType"] == kind)
 
 
-def group_in_the_vpc(one, tags):
-    ec2 = one.client("ec2")
-    vpc = resource_of(one, "AWS::EC2::VPC")
-    made = ec2.create_security_group(
-        GroupName=f"k8s-{one.name}", Description="of a load balancer", VpcId=vpc
+def group_in_the_vpc(world, tags):
+    ec2 = world.client("ec2")
+    vpc = resource_of(world, "AWS::EC2::VPC")
+    resource = ec2.create_security_group(
+        GroupName=f"k8s-{world.name}", Description="of a load balancer", VpcId=vpc
     )
-    group = made["GroupId"]
+    group = resource["GroupId"]
     if tags:
         ec2.create_tags(
             Resources=[group], Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
@@ -289,62 +302,68 @@ def group_in_the_vpc(one, tags):
     return group
 
 
-def interface_in_the_vpc(one, tags):
-    ec2 = one.client("ec2")
-    subnet = resource_of(one, "AWS::EC2::Subnet")
-    made = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]["NetworkInterfaceId"]
+def interface_in_the_vpc(world, tags):
+    ec2 = world.client("ec2")
+    subnet = resource_of(world, "AWS::EC2::Subnet")
+    resource = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"][
+        "NetworkInterfaceId"
+    ]
     ec2.create_tags(
-        Resources=[made], Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
+        Resources=[resource], Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
     )
-    return made
+    return resource
 
 
 def test_of_the_interfaces_in_the_way_only_those_that_this_clusters_cni_left_are_removed(small):
-    one = small().deploy(("Artifacts", "Network"))
+    world = small().deploy(("Artifacts", "Network"))
     ours = interface_in_the_vpc(
-        one, {"cluster.k8s.amazonaws.com/name": names.cluster_name(one.environment)}
+        world, {"cluster.k8s.amazonaws.com/name": names.cluster_name(world.environment)}
     )
-    theirs = interface_in_the_vpc(one, {"cluster.k8s.amazonaws.com/name": "another"})
-    group_in_the_vpc(one, {f"kubernetes.io/cluster/{names.cluster_name(one.environment)}": "owned"})
+    theirs = interface_in_the_vpc(world, {"cluster.k8s.amazonaws.com/name": "another"})
+    group_in_the_vpc(
+        world, {f"kubernetes.io/cluster/{names.cluster_name(world.environment)}": "owned"}
+    )
 
-    taken_down(one)
+    taken_down(world)
 
-    left = {
+    leftovers = {
         row["NetworkInterfaceId"]
-        for row in one.client("ec2").describe_network_interfaces()["NetworkInterfaces"]
+        for row in world.client("ec2").describe_network_interfaces()["NetworkInterfaces"]
     }
-    assert (ours in left, theirs in left) == (False, True)
+    assert (ours in leftovers, theirs in leftovers) == (False, True)
 
 
 def test_what_helps_and_is_denied_is_said_and_the_fault_names_what_it_holds_back(small):
-    one = small().deploy(("Artifacts", "Network"))
-    group_in_the_vpc(one, {f"kubernetes.io/cluster/{names.cluster_name(one.environment)}": "owned"})
+    world = small().deploy(("Artifacts", "Network"))
+    group_in_the_vpc(
+        world, {f"kubernetes.io/cluster/{names.cluster_name(world.environment)}": "owned"}
+    )
 
     with pytest.raises(TandemError, match=r"Network: it was not deleted: Vpc"):
-        taken_down(one, denied="DeleteSecurityGroup")
+        taken_down(world, denied="DeleteSecurityGroup")
 
-    (line,) = {line for line in one.said if "could not remove security group" in line}
+    (line,) = {line for line in world.said if "could not remove security group" in line}
     assert "allow ec2:DeleteSecurityGroup" in line
 
 
 def test_a_stack_that_stays_stuck_names_resource_reason_and_what_to_do(small):
-    one = small().deploy()
-    group = group_in_the_vpc(one, {})
+    world = small().deploy()
+    group = group_in_the_vpc(world, {})
 
     with pytest.raises(TandemError) as stuck:
-        taken_down(one)
-    again = [line for line in one.said if "was not deleted" in line]
-    one.client("ec2").delete_security_group(GroupId=group)
-    taken_down(one)
+        taken_down(world)
+    again = [line for line in world.said if "was not deleted" in line]
+    world.client("ec2").delete_security_group(GroupId=group)
+    taken_down(world)
 
-    assert (stuck.value.exit_code, stuck.value.where) == (3, f"{one.name}-Network")
+    assert (stuck.value.exit_code, stuck.value.where) == (3, f"{world.name}-Network")
     assert re.search(r"Vpc \(AWS::EC2::VPC vpc-\w+\): .*DependencyViolation", str(stuck.value))
     assert (
-        f"aws cloudformation delete-stack --stack-name {one.name}-Network --retain-resources Vpc"
+        f"aws cloudformation delete-stack --stack-name {world.name}-Network --retain-resources Vpc"
         in str(stuck.value)
     )
     assert again
-    assert one.stacks() == {"Artifacts": "CREATE_COMPLETE"}
+    assert world.stacks() == {"Artifacts": "CREATE_COMPLETE"}
 
 
 @pytest.mark.parametrize(
@@ -360,23 +379,23 @@ def test_a_stack_that_stays_stuck_names_resource_reason_and_what_to_do(small):
     ],
 )
 def test_a_call_that_is_denied_while_looking_stops_it_before_anything_is_changed(small, operation):
-    one = small().deploy()
-    before = one.stacks()
+    world = small().deploy()
+    before = world.stacks()
 
     with pytest.raises(TandemError) as refused:
-        survey_teardown(one.account(denied=operation), gitops_gone=False)
+        survey_teardown(world.account(denied=operation), gitops_gone=False)
 
     assert refused.value.exit_code == 3
     assert operation in str(refused.value)
-    assert one.stacks() == before
+    assert world.stacks() == before
 
 
 def test_a_size_that_may_not_be_read_is_unknown_and_says_which_right_is_missing(small):
-    one = small().deploy()
+    world = small().deploy()
 
-    seen = survey_teardown(one.account(denied="ListObjectVersions"), gitops_gone=False)
+    survey = survey_teardown(world.account(denied="ListObjectVersions"), gitops_gone=False)
 
-    (bucket,) = (stays for stays in seen.permanent_resources if stays.note.startswith("models,"))
+    (bucket,) = (stays for stays in survey.permanent_resources if stays.note.startswith("models,"))
     assert (bucket.size, bucket.usd_month) == (None, None)
     assert "s3:ListBucketVersions" in bucket.note
 
@@ -392,35 +411,35 @@ def test_a_size_that_may_not_be_read_is_unknown_and_says_which_right_is_missing(
     ],
 )
 def test_a_call_that_is_denied_while_deleting_says_so_and_the_next_run_goes_on(small, operation):
-    one = small().deploy()
+    world = small().deploy()
 
     with pytest.raises(AccessDeniedError, match=operation) as refused:
-        taken_down(one, denied=operation)
-    taken_down(one)
+        taken_down(world, denied=operation)
+    taken_down(world)
 
     assert refused.value.exit_code == 3
-    assert one.stacks() == {"Artifacts": "CREATE_COMPLETE"}
-    assert find_leftovers(one.account()).orphans == []
+    assert world.stacks() == {"Artifacts": "CREATE_COMPLETE"}
+    assert find_leftovers(world.account()).orphans == []
 
 
 def test_old_versions_count_and_the_declared_price_makes_the_cost(small):
     def priced(document):
         document["artifacts"] = {"usd_per_gb_month": 8.0, "usd_per_gb_month_date": "2026-11-01"}
 
-    one = small(change=priced).deploy()
+    world = small(change=priced).deploy()
     for body in ("x" * 2**19, "y" * 2**19):
-        one.put("models/a", body)
+        world.put("models/a", body)
 
-    seen = survey_teardown(one.account(), gitops_gone=False)
+    survey = survey_teardown(world.account(), gitops_gone=False)
 
-    (bucket,) = (stays for stays in seen.permanent_resources if stays.note.startswith("models,"))
+    (bucket,) = (stays for stays in survey.permanent_resources if stays.note.startswith("models,"))
     assert (bucket.size, bucket.usd_month) == (2**20, pytest.approx(8 / 1024))
-    (logs,) = [stays for stays in seen.permanent_resources if stays.kind == "log group"]
+    (logs,) = [stays for stays in survey.permanent_resources if stays.kind == "log group"]
     assert logs.usd_month is None
 
 
 def test_a_deploy_that_runs_is_not_torn_away(small):
-    one = small().deploy(("Artifacts", "Network"))
-    busy = next(iter(survey_teardown(one.account(), gitops_gone=False).stacks))
+    world = small().deploy(("Artifacts", "Network"))
+    busy = next(iter(survey_teardown(world.account(), gitops_gone=False).stacks))
     with pytest.raises(TandemError, match="it is in UPDATE_IN_PROGRESS: somebody deploys"):
         require_idle_stack(replace(busy, status="UPDATE_IN_PROGRESS"))

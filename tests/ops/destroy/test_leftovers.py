@@ -26,8 +26,8 @@ Plants = Iterator[tuple[str, str]]
 """Kind of each thing that was made, and the name by which it is listed."""
 
 
-def plant_in_ec2(one: Small, name: str) -> Plants:
-    ec2 = one.client("ec2")
+def plant_in_ec2(world: Small, name: str) -> Plants:
+    ec2 = world.client("ec2")
     cluster = f"tandem-{name}"
     owner = {names.OWNER_TAG: name}
     in_tree = {f"kubernetes.io/cluster/{cluster}": "owned"}
@@ -75,7 +75,7 @@ def plant_in_ec2(one: Small, name: str) -> Plants:
         "launch template",
         ec2.create_launch_template(**template)["LaunchTemplate"]["LaunchTemplateId"],
     )
-    elb = one.client("elbv2")
+    elb = world.client("elbv2")
     tags = {"Tags": [{"Key": "elbv2.k8s.aws/cluster", "Value": cluster}]}
     balancer = elb.create_load_balancer(Name=f"k8s-{name}", Subnets=[subnet], **tags)
     yield "load balancer", balancer["LoadBalancers"][0]["LoadBalancerArn"]
@@ -85,11 +85,11 @@ def plant_in_ec2(one: Small, name: str) -> Plants:
     yield "target group", target["TargetGroups"][0]["TargetGroupArn"]
 
 
-def plant_by_name(one: Small, name: str) -> Plants:
-    for made in (f"/aws/eks/tandem-{name}/cluster", f"/aws/lambda/{name}-Guard-Reap1234"):
-        one.client("logs").create_log_group(logGroupName=made)
-        yield "log group", made
-    scheduler = one.client("scheduler")
+def plant_by_name(world: Small, name: str) -> Plants:
+    for log_group in (f"/aws/eks/tandem-{name}/cluster", f"/aws/lambda/{name}-Guard-Reap1234"):
+        world.client("logs").create_log_group(logGroupName=log_group)
+        yield "log group", log_group
+    scheduler = world.client("scheduler")
     group = f"tandem-{name}"
     scheduler.create_schedule_group(Name=group)
     scheduler.create_schedule(
@@ -100,33 +100,33 @@ def plant_by_name(one: Small, name: str) -> Plants:
     )
     yield "schedule", f"tandem-{name}-by-hand"
     yield "schedule group", group
-    one.client("events").put_rule(
+    world.client("events").put_rule(
         Name=f"{name}-Guard-ReapEvery5", ScheduleExpression="rate(5 minutes)"
     )
     yield "EventBridge rule", f"{name}-Guard-ReapEvery5"
     tags = [{"Key": names.OWNER_TAG, "Value": name}]
     role = f"{name}-Guard-StopRole-ABC123"
-    one.client("iam").create_role(RoleName=role, AssumeRolePolicyDocument=TRUST, Tags=tags)
+    world.client("iam").create_role(RoleName=role, AssumeRolePolicyDocument=TRUST, Tags=tags)
     yield "role", role
-    yield "policy", make_policy(one, f"tandem-{name}-reader")
-    one.client("ecr").create_repository(repositoryName=f"tandem-{name}-tools")
+    yield "policy", make_policy(world, f"tandem-{name}-reader")
+    world.client("ecr").create_repository(repositoryName=f"tandem-{name}-tools")
     yield "ECR repository", f"tandem-{name}-tools"
-    key = one.client("kms").create_key(
+    key = world.client("kms").create_key(
         Description="keys", Tags=[{"TagKey": names.OWNER_TAG, "TagValue": name}]
     )
     yield "KMS key", key["KeyMetadata"]["KeyId"]
-    one.client("cloudwatch").put_dashboard(
+    world.client("cloudwatch").put_dashboard(
         DashboardName=f"tandem-{name}-machine", DashboardBody='{"widgets": []}'
     )
     yield "dashboard", f"tandem-{name}-machine"
-    make_alarm(one, f"{name}-errors", f"Tandem/{name}")
+    make_alarm(world, f"{name}-errors", f"Tandem/{name}")
     yield "alarm", f"{name}-errors"
-    yield "SNS topic", one.client("sns").create_topic(Name=f"tandem-{name}-guard")["TopicArn"]
+    yield "SNS topic", world.client("sns").create_topic(Name=f"tandem-{name}-guard")["TopicArn"]
     yield (
         "SQS queue",
-        one.client("sqs").create_queue(QueueName=f"tandem-{name}-dead-letters")["QueueUrl"],
+        world.client("sqs").create_queue(QueueName=f"tandem-{name}-dead-letters")["QueueUrl"],
     )
-    one.client("lambda").create_function(
+    world.client("lambda").create_function(
         FunctionName=f"tandem-{name}-stop",
         Role=ROLE,
         Runtime="python3.13",
@@ -134,7 +134,7 @@ def plant_by_name(one: Small, name: str) -> Plants:
         Code={"ZipFile": b"PK\x05\x06" + b"\0" * 18},
     )
     yield "Lambda function", f"tandem-{name}-stop"
-    one.client("codebuild").create_project(
+    world.client("codebuild").create_project(
         name=f"tandem-{name}-tools",
         source={"type": "NO_SOURCE"},
         artifacts={"type": "NO_ARTIFACTS"},
@@ -151,36 +151,36 @@ def plant_by_name(one: Small, name: str) -> Plants:
         "TimeUnit": "MONTHLY",
         "BudgetLimit": {"Amount": "1", "Unit": "USD"},
     }
-    one.client("budgets").create_budget(
+    world.client("budgets").create_budget(
         AccountId=ACCOUNT, Budget={"BudgetName": f"tandem-{name}", **limit}
     )
     yield "budget", f"tandem-{name}"
 
 
-def plant_in_eks(one: Small, name: str, **tags: Any) -> Plants:
-    eks = one.client("eks")
-    made = {"clusterName": f"tandem-{name}"}
+def plant_in_eks(world: Small, name: str, **tags: Any) -> Plants:
+    eks = world.client("eks")
+    name = {"clusterName": f"tandem-{name}"}
     eks.create_cluster(
         name=f"tandem-{name}", roleArn=ROLE, resourcesVpcConfig={"subnetIds": ["subnet-1"]}, **tags
     )
     yield "cluster", f"tandem-{name}"
     sizes = {"minSize": 0, "desiredSize": 0, "maxSize": 1}
     eks.create_nodegroup(
-        nodegroupName="late", subnets=["s-1"], nodeRole=ROLE, scalingConfig=sizes, **made, **tags
+        nodegroupName="late", subnets=["s-1"], nodeRole=ROLE, scalingConfig=sizes, **name, **tags
     )
     yield "node group", "late"
 
 
-def make_policy(one: Small, name: str) -> str:
+def make_policy(world: Small, name: str) -> str:
     statement = {"Effect": "Allow", "Action": "eks:DescribeCluster", "Resource": "*"}
     document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     return str(
-        one.client("iam").create_policy(PolicyName=name, PolicyDocument=document)["Policy"]["Arn"]
+        world.client("iam").create_policy(PolicyName=name, PolicyDocument=document)["Policy"]["Arn"]
     )
 
 
-def make_alarm(one: Small, name: str, namespace: str) -> None:
-    one.client("cloudwatch").put_metric_alarm(
+def make_alarm(world: Small, name: str, namespace: str) -> None:
+    world.client("cloudwatch").put_metric_alarm(
         AlarmName=name,
         Namespace=namespace,
         MetricName="m",
@@ -196,18 +196,22 @@ def make_alarm(one: Small, name: str, namespace: str) -> None:
 def planted(endpoint, tmp_path_factory):
     """One orphan of each kind, the same of a neighbour, and what the search found of both."""
     folder = tmp_path_factory.mktemp("planted")
-    both = {
+    worlds = {
         name: Small(environment=declared(folder, name), endpoint=endpoint, folder=folder)
         for name in (ENVIRONMENT, NEIGHBOUR)
     }
     plants = {
         name: [
-            row for plant in (plant_in_ec2, plant_by_name, plant_in_eks) for row in plant(one, name)
+            row
+            for plant in (plant_in_ec2, plant_by_name, plant_in_eks)
+            for row in plant(resource, name)
         ]
-        for name, one in both.items()
+        for name, resource in worlds.items()
     }
-    found = {name: find_leftovers(one.account(), list(both)) for name, one in both.items()}
-    return SimpleNamespace(plants=plants, found=found, one=both[ENVIRONMENT])
+    leftovers = {
+        name: find_leftovers(resource.account(), list(worlds)) for name, resource in worlds.items()
+    }
+    return SimpleNamespace(plants=plants, found=leftovers, one=worlds[ENVIRONMENT])
 
 
 def key_of(planted) -> str:
@@ -219,7 +223,10 @@ def search(planted):
 
 
 def test_an_orphan_of_each_kind_is_found_with_the_command_that_removes_it(planted):
-    commands = {(one.kind, one.name): one.remove for one in planted.found[ENVIRONMENT].orphans}
+    commands = {
+        (resource.kind, resource.name): resource.remove
+        for resource in planted.found[ENVIRONMENT].orphans
+    }
 
     assert planted.found[ENVIRONMENT].failures == {}
     assert set(planted.plants[ENVIRONMENT]) - set(commands) == set()
@@ -229,38 +236,44 @@ def test_an_orphan_of_each_kind_is_found_with_the_command_that_removes_it(plante
 
 
 def test_nothing_of_a_neighbour_whose_name_begins_alike_is_found(planted):
-    found, theirs = (
-        {(one.kind, one.name) for one in planted.found[name].orphans}
+    leftovers, theirs = (
+        {(resource.kind, resource.name) for resource in planted.found[name].orphans}
         for name in (ENVIRONMENT, NEIGHBOUR)
     )
     assert set(planted.plants[NEIGHBOUR]) <= theirs
     # names within a cluster
-    assert found & set(planted.plants[NEIGHBOUR]) <= set(planted.plants[ENVIRONMENT])
+    assert leftovers & set(planted.plants[NEIGHBOUR]) <= set(planted.plants[ENVIRONMENT])
 
 
 def test_a_node_group_is_listed_before_its_instances_which_it_would_replace(planted):
-    kinds = list(dict.fromkeys(one.kind for one in planted.found[ENVIRONMENT].orphans))
+    kinds = list(dict.fromkeys(resource.kind for resource in planted.found[ENVIRONMENT].orphans))
     assert kinds[:3] == ["node group", "instance", "cluster"]
 
 
 def test_what_stays_on_purpose_is_no_orphan(planted):
     planted.one.client("kms").schedule_key_deletion(KeyId=key_of(planted), PendingWindowInDays=30)
-    (kept,) = [one for one in search(planted).kept if one.kind == "KMS key"]
-    assert (kept.name, kept.remove, "KMS deletes it on" in kept.note) == (key_of(planted), "", True)
+    (resource,) = [resource for resource in search(planted).kept if resource.kind == "KMS key"]
+    assert (resource.name, resource.remove, "KMS deletes it on" in resource.note) == (
+        key_of(planted),
+        "",
+        True,
+    )
 
 
 def test_the_policies_of_people_stay_and_another_kinds_does_not(planted):
-    made = {
+    name = {
         end: make_policy(planted.one, f"tandem-{ENVIRONMENT}-{end}")
         for end in (*names.PEOPLE, "auditor")
     }
 
-    left = search(planted)
+    remainder = search(planted)
 
-    assert {one.name for one in left.kept if one.kind == "policy"} == {
-        made[kind] for kind in names.PEOPLE
+    assert {resource.name for resource in remainder.kept if resource.kind == "policy"} == {
+        name[kind] for kind in names.PEOPLE
     }
-    assert {one.name for one in left.orphans} & set(made.values()) == {made["auditor"]}
+    assert {resource.name for resource in remainder.orphans} & set(name.values()) == {
+        name["auditor"]
+    }
 
 
 IN_A_CLUSTER = {"cluster", "node group"}
@@ -268,7 +281,9 @@ IN_A_CLUSTER = {"cluster", "node group"}
 
 def test_what_is_perhaps_anothers_is_removed_only_by_who_has_looked_whose_it_is(planted):
     commands = [
-        one.remove for one in planted.found[ENVIRONMENT].orphans if one.kind in IN_A_CLUSTER
+        resource.remove
+        for resource in planted.found[ENVIRONMENT].orphans
+        if resource.kind in IN_A_CLUSTER
     ]
     question = (
         rf"no tag {names.OWNER_TAG}={ENVIRONMENT}: see whose it is "
@@ -278,42 +293,44 @@ def test_what_is_perhaps_anothers_is_removed_only_by_who_has_looked_whose_it_is(
 
 
 def test_what_is_ours_by_its_tag_has_its_command_alone(small):
-    one = small()
-    list(plant_in_eks(one, one.name, tags={names.OWNER_TAG: one.name}))
+    world = small()
+    list(plant_in_eks(world, world.name, tags={names.OWNER_TAG: world.name}))
 
-    found = list(SEARCHES["clusters"](one.account(), ResourceOwnership.discover(one.account())))
+    leftovers = list(
+        SEARCHES["clusters"](world.account(), ResourceOwnership.discover(world.account()))
+    )
 
-    assert {left.kind for left in found} == IN_A_CLUSTER
-    assert all(left.remove.startswith("aws eks delete-") for left in found)
+    assert {remainder.kind for remainder in leftovers} == IN_A_CLUSTER
+    assert all(remainder.remove.startswith("aws eks delete-") for remainder in leftovers)
 
 
 def test_an_alarm_of_another_tool_that_begins_with_the_same_name_is_not_ours(planted):
     make_alarm(planted.one, f"{ENVIRONMENT}-cpu", "AWS/EC2")
-    assert f"{ENVIRONMENT}-cpu" not in {one.name for one in search(planted).orphans}
+    assert f"{ENVIRONMENT}-cpu" not in {resource.name for resource in search(planted).orphans}
 
 
 def test_a_terminated_instance_is_gone(planted):
     node = dict(planted.plants[ENVIRONMENT])["instance"]
     planted.one.client("ec2").terminate_instances(InstanceIds=[node])
-    found = {one.name: one.note for one in search(planted).orphans}
-    assert node not in found or "shutting-down" in found[node]
+    leftovers = {resource.name: resource.note for resource in search(planted).orphans}
+    assert node not in leftovers or "shutting-down" in leftovers[node]
 
 
 @pytest.mark.parametrize("kind", sorted(set(SEARCHES) - {"stacks"}))
 def test_a_kind_that_may_not_be_searched_is_told_with_the_right_that_is_missing(planted, kind):
-    asked: list[str] = []
+    operations: list[str] = []
     owned = ResourceOwnership.discover(planted.one.account(), [NEIGHBOUR])
-    list(SEARCHES[kind](planted.one.account(asked=asked), owned))
+    list(SEARCHES[kind](planted.one.account(asked=operations), owned))
     faults = {}
-    for operation in set(asked):
+    for operation in set(operations):
         with pytest.raises(TandemError) as denied:
             list(SEARCHES[kind](planted.one.account(denied=operation), owned))
         faults[operation] = str(denied.value)
 
-    assert asked
+    assert operations
     assert all(
-        "is denied" in said and "allow " in said and operation in said
-        for operation, said in faults.items()
+        "is denied" in text and "allow " in text and operation in text
+        for operation, text in faults.items()
     )
 
 
@@ -332,18 +349,20 @@ def test_a_key_that_shuts_this_identity_out_is_anothers_and_hides_no_other(plant
 
     monkeypatch.setattr(type(account), "ask", asked)
 
-    found = [
-        one.name
-        for one in SEARCHES["KMS keys"](account, ResourceOwnership.discover(account, [NEIGHBOUR]))
+    leftovers = [
+        resource.name
+        for resource in SEARCHES["KMS keys"](
+            account, ResourceOwnership.discover(account, [NEIGHBOUR])
+        )
     ]
 
-    assert (ours in found, shut in found) == (True, False)
+    assert (ours in leftovers, shut in leftovers) == (True, False)
 
 
 def test_a_denied_kind_does_not_end_the_search_of_the_others(planted):
-    left = find_leftovers(planted.one.account(denied="ListKeys"), [NEIGHBOUR])
-    assert list(left.failures) == ["KMS keys"]
-    assert any(one.kind == "snapshot" for one in left.orphans)
+    remainder = find_leftovers(planted.one.account(denied="ListKeys"), [NEIGHBOUR])
+    assert list(remainder.failures) == ["KMS keys"]
+    assert any(resource.kind == "snapshot" for resource in remainder.orphans)
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def world(place: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A healthy account, and an environment in it that was never deployed."""
-    there = {"AWS_ENDPOINT_URL": place.proxy.url, "AWS_ENDPOINT_URL_S3": place.proxy.url}
-    for name, value in {**place.endpoint.client_environment(place.home), **there}.items():
+    variables = {"AWS_ENDPOINT_URL": place.proxy.url, "AWS_ENDPOINT_URL_S3": place.proxy.url}
+    for name, value in {**place.endpoint.client_environment(place.home), **variables}.items():
         monkeypatch.setenv(name, value)
     place.offers.facts = good_facts()
     place.proxy.use()

@@ -198,7 +198,7 @@ class Offers:
         body = question.body
         target = question.headers.get("X-Amz-Target", "").rpartition(".")[2]
         path, _, query = question.path.partition("?")
-        asked = dict(parse_qsl(query)) | dict(parse_qsl(body.decode(errors="replace")))
+        query = dict(parse_qsl(query)) | dict(parse_qsl(body.decode(errors="replace")))
         answers: dict[str, Callable[[], tuple[str, bytes] | None]] = {
             "ListServiceQuotas": lambda: _json({"Quotas": _quotas(self.facts.quotas)}),
             "ListAWSDefaultServiceQuotas": lambda: _json(
@@ -215,29 +215,29 @@ class Offers:
             ),
             "GetParameter": lambda: self._parameter(json.loads(body)["Name"]),
             "DescribeSecret": lambda: self._secret(json.loads(body)["SecretId"]),
-            "/addons/supported-versions": lambda: _json({"addons": self._addons(asked)}),
+            "/addons/supported-versions": lambda: _json({"addons": self._addons(query)}),
             "/addons/configuration-schemas": lambda: _json(
                 {"configurationSchema": json.dumps(self.facts.addon_schema)}
             ),
-            "/cluster-versions": lambda: _json({"clusterVersions": self._minors(asked)}),
+            "/cluster-versions": lambda: _json({"clusterVersions": self._minors(query)}),
             "DescribeInstanceTypeOfferings": lambda: _xml(
-                "instanceTypeOfferingSet", self._offered(asked)
+                "instanceTypeOfferingSet", self._offered(query)
             ),
             "DescribeCapacityReservations": lambda: _xml(
-                "capacityReservationSet", self._reserved(asked)
+                "capacityReservationSet", self._reserved(query)
             ),
             "DescribeCapacityBlockExtensionHistory": lambda: _xml(
                 "capacityBlockExtensionSet", self.facts.extensions
             ),
-            "DescribeScheduledActions": lambda: _scheduled_actions(asked, self.facts.scale_down),
+            "DescribeScheduledActions": lambda: _scheduled_actions(query, self.facts.scale_down),
             "ListSubscriptionsByTopic": lambda: _subscribed(self.facts.subscriptions),
-            "DescribeAutoScalingGroups": lambda: _scaling_group(asked, self.facts.suspended),
+            "DescribeAutoScalingGroups": lambda: _scaling_group(query, self.facts.suspended),
         }
-        answer = answers.get(target or asked.get("Action", path))
+        answer = answers.get(target or query.get("Action", path))
         return answer() if answer else None
 
     def _rules(self) -> list[dict[str, str]]:
-        return [{"ecrRepositoryPrefix": one} for one in self.facts.cache_rules]
+        return [{"ecrRepositoryPrefix": row} for row in self.facts.cache_rules]
 
     def _cost_tags(self, keys: list[str]) -> list[dict[str, str]]:
         known = {key: status for key, status in self.facts.cost_tags.items() if key in keys}
@@ -269,8 +269,8 @@ class Offers:
         )
 
     def _secret(self, name: str) -> tuple[str, bytes] | None:
-        said = self.facts.secrets.get(name)
-        return None if said is None else _json(said)
+        secret = self.facts.secrets.get(name)
+        return None if secret is None else _json(secret)
 
     def _addons(self, query: dict[str, str]) -> list[dict[str, Any]]:
         name = query["addonName"]
@@ -279,16 +279,16 @@ class Offers:
         default = self.facts.default_addon.get(name, versions[0] if versions else "")
         rows = [
             {
-                "addonVersion": one,
-                "compatibilities": [{"clusterVersion": version, "defaultVersion": one == default}],
+                "addonVersion": row,
+                "compatibilities": [{"clusterVersion": version, "defaultVersion": row == default}],
             }
-            for one in versions
+            for row in versions
         ]
         return [{"addonName": name, "addonVersions": rows}] if rows else []
 
     def _minors(self, query: dict[str, str]) -> list[dict[str, Any]]:
-        found = self.facts.minors.get(query.get("clusterVersions", ""))
-        return [{"clusterVersion": query["clusterVersions"], **found}] if found else []
+        row = self.facts.minors.get(query.get("clusterVersions", ""))
+        return [{"clusterVersion": query["clusterVersions"], **row}] if row else []
 
     def _offered(self, form: dict[str, str]) -> list[dict[str, Any]]:
         kind = form["Filter.1.Value.1"]
@@ -297,69 +297,69 @@ class Offers:
         ]
 
     def _reserved(self, form: dict[str, str]) -> list[dict[str, Any]]:
-        wanted = form["CapacityReservationId.1"]
-        return [one for one in self.facts.reservations if one["capacityReservationId"] == wanted]
+        reservation = form["CapacityReservationId.1"]
+        return [
+            row for row in self.facts.reservations if row["capacityReservationId"] == reservation
+        ]
 
 
 def _json(value: dict[str, Any]) -> tuple[str, bytes]:
     return "application/json", json.dumps(value).encode()
 
 
-def _quotas(found: dict[str, float]) -> list[dict[str, Any]]:
+def _quotas(values: dict[str, float]) -> list[dict[str, Any]]:
     return [
         {"QuotaName": name, "QuotaCode": "L-00000000", "Value": value}
-        for name, value in found.items()
+        for name, value in values.items()
     ]
 
 
+def _write_xml(value: object, item: str) -> str:
+    """Write keys as elements, and each item of a list as an element of one name."""
+    if isinstance(value, dict):
+        return "".join(f"<{key}>{_write_xml(row, item)}</{key}>" for key, row in value.items())
+    if isinstance(value, list):
+        return "".join(f"<{item}>{_write_xml(row, item)}</{item}>" for row in value)
+    return str(value)
+
+
 def _xml(name: str, rows: list[dict[str, Any]]) -> tuple[str, bytes]:
-    items = "".join(
-        f"<item>{''.join(f'<{key}>{value}</{key}>' for key, value in row.items())}</item>"
-        for row in rows
-    )
-    return "text/xml", f"<Response><{name}>{items}</{name}></Response>".encode()
+    """An answer of EC2's."""
+    return "text/xml", _write_xml({"Response": {name: rows}}, "item").encode()
 
 
-def _scaling_group(asked: dict[str, str], suspended: list[str] | None) -> tuple[str, bytes] | None:
+def _query_xml(operation: str, fields: dict[str, Any]) -> tuple[str, bytes]:
+    """An answer of a service that speaks the query protocol."""
+    answer = {f"{operation}Response": {f"{operation}Result": fields}}
+    return "text/xml", _write_xml(answer, "member").encode()
+
+
+def _scaling_group(query: dict[str, str], suspended: list[str] | None) -> tuple[str, bytes] | None:
     if suspended is None:
         return None
-    name = asked["AutoScalingGroupNames.member.1"]
-    processes = "".join(f"<member><ProcessName>{one}</ProcessName></member>" for one in suspended)
-    row = (
-        f"<AutoScalingGroupName>{name}</AutoScalingGroupName><DesiredCapacity>0</DesiredCapacity><MinSize>0</MinSize>"
-        f"<SuspendedProcesses>{processes}</SuspendedProcesses>"
-    )
-    groups = f"<AutoScalingGroups><member>{row}</member></AutoScalingGroups>"
-    said = f"<DescribeAutoScalingGroupsResult>{groups}</DescribeAutoScalingGroupsResult>"
-    return (
-        "text/xml",
-        f"<DescribeAutoScalingGroupsResponse>{said}</DescribeAutoScalingGroupsResponse>".encode(),
-    )
+    group = {
+        "AutoScalingGroupName": query["AutoScalingGroupNames.member.1"],
+        "DesiredCapacity": 0,
+        "MinSize": 0,
+        "SuspendedProcesses": [{"ProcessName": process} for process in suspended],
+    }
+    return _query_xml("DescribeAutoScalingGroups", {"AutoScalingGroups": [group]})
 
 
-def _scheduled_actions(asked: dict[str, str], moment: str) -> tuple[str, bytes]:
-    name = asked["ScheduledActionNames.member.1"]
-    row = f"<member><ScheduledActionName>{name}</ScheduledActionName><StartTime>{moment}</StartTime></member>"
-    actions = f"<ScheduledUpdateGroupActions>{row if moment else ''}</ScheduledUpdateGroupActions>"
-    said = f"<DescribeScheduledActionsResult>{actions}</DescribeScheduledActionsResult>"
-    return (
-        "text/xml",
-        f"<DescribeScheduledActionsResponse>{said}</DescribeScheduledActionsResponse>".encode(),
-    )
+def _scheduled_actions(query: dict[str, str], moment: str) -> tuple[str, bytes]:
+    name = query["ScheduledActionNames.member.1"]
+    actions = [{"ScheduledActionName": name, "StartTime": moment}] if moment else []
+    return _query_xml("DescribeScheduledActions", {"ScheduledUpdateGroupActions": actions})
 
 
-def _subscribed(found: dict[str, str] | None) -> tuple[str, bytes] | None:
-    if found is None:
+def _subscribed(arns: dict[str, str] | None) -> tuple[str, bytes] | None:
+    if arns is None:
         return None
-    rows = "".join(
-        f"<member><Protocol>email</Protocol><Endpoint>{endpoint}</Endpoint><SubscriptionArn>{arn}</SubscriptionArn></member>"
-        for endpoint, arn in found.items()
-    )
-    said = f"<ListSubscriptionsByTopicResult><Subscriptions>{rows}</Subscriptions></ListSubscriptionsByTopicResult>"
-    return (
-        "text/xml",
-        f"<ListSubscriptionsByTopicResponse>{said}</ListSubscriptionsByTopicResponse>".encode(),
-    )
+    rows = [
+        {"Protocol": "email", "Endpoint": endpoint, "SubscriptionArn": arn}
+        for endpoint, arn in arns.items()
+    ]
+    return _query_xml("ListSubscriptionsByTopic", {"Subscriptions": rows})
 
 
 class Session:
@@ -436,8 +436,8 @@ class World:
     def lines(self, *checks: str) -> tuple[Finding, ...]:
         """Examine; only these checks, and the credentials before them, where any are named."""
         chosen = [check for check in CHECKS if not checks or check.id in {*checks, "credentials"}]
-        found = run_checks(self.subject(), self.account(), chosen)
-        return tuple(line for line in found if not checks or line.check in checks)
+        row = run_checks(self.subject(), self.account(), chosen)
+        return tuple(line for line in row if not checks or line.check in checks)
 
     def only(self, check: str) -> Finding:
         """The one line of a check."""

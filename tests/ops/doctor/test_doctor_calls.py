@@ -76,8 +76,11 @@ def both(world: World) -> None:
 def test_what_is_asked_is_exactly_what_is_declared(demanding: World) -> None:
     demanding.proxy.use(FaultRule(operation="HeadBucket", fault=ACCESS_DENIED_FAULT))
     both(demanding)
-    asked = {(SIGNING.get(one.service, one.service), one.operation) for one in demanding.proxy.log}
-    assert asked == {(call.service, call.operation) for call in DOCTOR_CALLS}
+    calls = {
+        (SIGNING.get(request.service, request.service), request.operation)
+        for request in demanding.proxy.log
+    }
+    assert calls == {(call.service, call.operation) for call in DOCTOR_CALLS}
 
 
 def test_every_declared_call_only_reads() -> None:
@@ -94,10 +97,10 @@ def test_a_denied_call_is_unknown_and_names_what_to_allow(demanding: World, call
     if call.service == "service-quotas":  # a block has no quota
         demanding.change(capacity={"kind": "spot", "reservation_id": None, "block": None})
 
-    told = [f"{line.level} {line.check} {line.action}" for line in demanding.lines()]
+    texts = [f"{line.level} {line.check} {line.action}" for line in demanding.lines()]
 
     assert demanding.proxy.fault_counts[0] > 0
-    named = [line for line in told if call.action in line]
+    named = [line for line in texts if call.action in line]
     assert named
     assert {line.split()[0] for line in named} <= {"unknown"}
 

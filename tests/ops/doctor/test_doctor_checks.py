@@ -592,9 +592,9 @@ def expect(world: World, check: str, lines: str, words: str = "") -> None:
     assert [word for word in words.split("|") if word not in text] == []
 
 
-def put(world: World, key: str, said: dict[str, Any]) -> None:
+def put(world: World, key: str, fields: dict[str, Any]) -> None:
     body = json.dumps(
-        {"schema": 1, "run": "r-1", "who": "reap", "at": NOW.isoformat(), **said}
+        {"schema": 1, "run": "r-1", "who": "reap", "at": NOW.isoformat(), **fields}
     ).encode()
     world.endpoint.client("s3").put_object(
         Bucket=names.bucket_name(world.environment), Key=key, Body=body
@@ -790,11 +790,11 @@ def make_boundary(world: World) -> None:
 def make_network(world: World, zone: str = ZONE, vpc: str = "") -> None:
     """A VPC of somebody else with one subnet in ZONE; it is declared in a zone and a VPC."""
     ec2 = world.endpoint.client("ec2")
-    made = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
-    subnet = ec2.create_subnet(VpcId=made, CidrBlock="10.9.0.0/24", AvailabilityZoneId=ZONE)[
+    vpc_id = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc_id, CidrBlock="10.9.0.0/24", AvailabilityZoneId=ZONE)[
         "Subnet"
     ]["SubnetId"]
-    world.alter(network=existing(vpc or made, (subnet, zone)))
+    world.alter(network=existing(vpc or vpc_id, (subnet, zone)))
 
 
 def lose_images(world: World) -> None:
@@ -1091,12 +1091,12 @@ def test_what_is_deployed_is_held_against_the_file(
     guard_kind = options.get("guard")
     if guard_kind:
         deploy_guard(world, guard_kind)
-    rest = {key: value for key, value in options.items() if key not in {"guard", "processes"}}
-    if "tags" in rest and setup is deploy:
+    arguments = {key: value for key, value in options.items() if key not in {"guard", "processes"}}
+    if "tags" in arguments and setup is deploy:
         cluster(world)
         bucket(world)
         setup = node_group
-    setup(world, *options.get("processes", ()), **rest)
+    setup(world, *options.get("processes", ()), **arguments)
 
     expect(world, check, lines, words)
 
@@ -1190,10 +1190,10 @@ def test_a_declared_bucket_that_is_there_is_ours(world: World) -> None:
 
 
 def test_images_that_their_registry_has_are_asked_for_by_their_digest(world: World) -> None:
-    asked: list[str] = []
-    world.digest_of = lambda reference: asked.append(reference) or "sha256:"
+    references: list[str] = []
+    world.digest_of = lambda reference: references.append(reference) or "sha256:"
     assert "fail" not in world.levels("images")
-    assert [reference for reference in asked if "@sha256:" in reference]
+    assert [reference for reference in references if "@sha256:" in reference]
 
 
 def test_an_image_that_its_registry_has_not_is_bad_input(world: World) -> None:

@@ -37,7 +37,7 @@ def test_with_another_accounts_credentials_nothing_else_is_asked(world: World) -
         for line in lines
         if line.check == "credentials"
     ] == [(2, True)]
-    assert {one.operation for one in world.proxy.log} == {"GetCallerIdentity"}
+    assert {request.operation for request in world.proxy.log} == {"GetCallerIdentity"}
     assert {line.check for line in lines if line.level == "ok"} == {"placeholders"}
 
 
@@ -130,14 +130,14 @@ def test_a_call_that_fails_is_asked_again_or_unknown(
 
 
 def test_a_registry_that_does_not_answer_is_asked_once_and_unknown(world: World) -> None:
-    asked: list[str] = []
+    hosts: list[str] = []
 
     def silent(reference: str) -> str:
-        asked.append(reference.partition("/")[0])
+        hosts.append(reference.partition("/")[0])
         raise RegistryError(f"{reference}: no route")
 
     world.digest_of = silent
 
     levels = world.levels("images")
 
-    assert (len(asked), levels.count("unknown")) == (len(set(asked)), 1)
+    assert (len(hosts), levels.count("unknown")) == (len(set(hosts)), 1)

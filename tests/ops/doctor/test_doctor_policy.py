@@ -69,17 +69,17 @@ def levels(
 
     def act(*statements: Mapping[str, Any]) -> dict[str, set[str]]:
         who = create_principal(enforcing.endpoint, *statements)
-        there = who.environment(enforcing.offers.url)
-        for name, value in {**enforcing.endpoint.client_environment(tmp_path), **there}.items():
+        variables = who.environment(enforcing.offers.url)
+        for name, value in {**enforcing.endpoint.client_environment(tmp_path), **variables}.items():
             monkeypatch.setenv(name, value)
-        found: dict[str, set[str]] = {}
+        levels: dict[str, set[str]] = {}
         for line in enforcing.lines():
-            found.setdefault(line.check, set()).add(line.level)
-        return found
+            levels.setdefault(line.check, set()).add(line.level)
+        return levels
 
     return act
 
 
 def test_with_the_printed_policy_everything_is_seen(enforcing: World, levels) -> None:
-    found = levels(*build_command_policy(enforcing.environment, "doctor")["Statement"])
-    assert {check for check, seen in found.items() if "unknown" in seen} == set()
+    levels = levels(*build_command_policy(enforcing.environment, "doctor")["Statement"])
+    assert {check for check, check_levels in levels.items() if "unknown" in check_levels} == set()

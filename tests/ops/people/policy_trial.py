@@ -46,15 +46,15 @@ def _like(pattern: str, text: str) -> bool:
 def _holds(condition: Mapping[str, Mapping[str, Any]], context: Context) -> bool:
     for operator, keys in condition.items():
         assert operator in {"StringEquals", "ForAnyValue:StringEquals"}, operator
-        for key, wanted in keys.items():
-            if context.get(key) not in ([wanted] if isinstance(wanted, str) else wanted):
+        for key, values in keys.items():
+            if context.get(key) not in ([values] if isinstance(values, str) else values):
                 return False
     return True
 
 
 def documents(environment: Environment, kind: PeopleKind) -> list[dict[str, Any]]:
     """What somebody of a kind has."""
-    return [build_policy(environment, one) for one in list_policy_kinds(kind)]
+    return [build_policy(environment, person_kind) for person_kind in list_policy_kinds(kind)]
 
 
 def meant(place: PolicyTarget) -> list[tuple[str, Context]]:
@@ -74,10 +74,10 @@ def meant(place: PolicyTarget) -> list[tuple[str, Context]]:
 
 def requests(environment: Environment, command: str) -> list[tuple[str, str, Context]]:
     """Every request of a command: each action on each place where the command's rows have it."""
-    known = build_targets(environment)
+    targets = build_targets(environment)
     return [
-        (right.action, arn, context)
-        for right in RIGHTS
-        if right.need == command and right.action
-        for arn, context in meant(known[right.target])
+        (row.action, arn, context)
+        for row in RIGHTS
+        if row.need == command and row.action
+        for arn, context in meant(targets[row.target])
     ]

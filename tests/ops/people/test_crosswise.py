@@ -34,20 +34,20 @@ def named(name: str) -> Environment:
 def test_people_of_one_change_nothing_of_the_other(
     kind: PeopleKind, mine: str, theirs: str
 ) -> None:
-    known = build_targets(named(theirs))
+    targets = build_targets(named(theirs))
     own = documents(named(mine), kind)
-    asked = [
-        (right.action, arn, context)
-        for right in RIGHTS
-        if right.kind in list_policy_kinds(kind)
-        and right.target not in SHARED
-        and not READS.search(right.action)
-        for arn, context in meant(known[right.target])
+    requests = [
+        (row.action, arn, context)
+        for row in RIGHTS
+        if row.kind in list_policy_kinds(kind)
+        and row.target not in SHARED
+        and not READS.search(row.action)
+        for arn, context in meant(targets[row.target])
         if arn != "*"
     ]
 
-    assert len(asked) > 0 or kind in {"viewer", "pipeline"}
-    assert [request for request in asked if allows(own, *request)] == []
+    assert len(requests) > 0 or kind in {"viewer", "pipeline"}
+    assert [request for request in requests if allows(own, *request)] == []
 
 
 @pytest.mark.parametrize(("mine", "theirs"), PAIRS)
@@ -61,7 +61,7 @@ def test_the_guard_of_one_stops_nothing_of_the_other(mine: str, theirs: str) -> 
             *list_schedule_statements(named(name), queue_arn=queue, key_arn=key),
         ]
 
-    asked = [
+    requests = [
         (action, arn.replace("*", "x1"), statement.get("Condition", {}).get("StringEquals", {}))
         for statement in statements(theirs)
         for arn in statement["Resource"]
@@ -69,9 +69,9 @@ def test_the_guard_of_one_stops_nothing_of_the_other(mine: str, theirs: str) -> 
         if not READS.search(action) and (arn != "*" or "Condition" in statement)
     ]
 
-    assert len(asked) > 10
+    assert len(requests) > 10
     assert [
-        request for request in asked if allows([{"Statement": statements(mine)}], *request)
+        request for request in requests if allows([{"Statement": statements(mine)}], *request)
     ] == []
 
 

@@ -145,29 +145,29 @@ def test_a_clear_makes_the_calls_of_its_table() -> None:
 
 def test_the_runner_may_call_what_a_raise_a_relabel_and_an_end_do_and_read_the_bucket() -> None:
     guard = list_command_calls("start", "relabel by the runner", "stop --end")
-    others = {("s3", "ListObjectsV2"), ("autoscaling", "DescribeScalingActivities")}
-    assert {right.call for right in RUNNER_RIGHTS if right.call} == guard | others
+    further_calls = {("s3", "ListObjectsV2"), ("autoscaling", "DescribeScalingActivities")}
+    assert {row.call for row in RUNNER_RIGHTS if row.call} == guard | further_calls
 
 
 def test_a_teardown_says_no_call_but_those_of_its_table() -> None:
     files = [*(ROOT / "tandem/ops/destroy").glob("*.py"), *(ROOT / "tandem/ops").glob("[lo]*.py")]
     source = "\n".join(path.read_text() for path in files)
-    said = set(
+    calls = set(
         re.findall(r"account\.(?:ask|find|list_rows)\(\s*\"([a-z0-9]+)\",\s*\"(\w+)\"", source)
     )
-    said |= {
+    calls |= {
         ("ec2", operation)
         for _, call, removal in BLOCKER_KINDS
         for operation in (call.split()[0], removal)
     }
-    said |= {(kind.service, kind.operation) for kind in LISTED_KINDS.values()}
-    said |= {tuple(call.split()[:2]) for _, call, _ in BALANCER_KINDS} | {
+    calls |= {(kind.service, kind.operation) for kind in LISTED_KINDS.values()}
+    calls |= {tuple(call.split()[:2]) for _, call, _ in BALANCER_KINDS} | {
         (service, "DescribeTags") for service in ("elb", "elbv2")
     }
 
     observed = {("s3", "GetObject"), ("eks", "DescribeNodegroup"), ("ec2", "DescribeInstances")}
     observed |= {("ec2", "DescribeCapacityReservations")}
-    assert said | observed == list_command_calls("destroy", "destroy what is protected") - IDENTITY
+    assert calls | observed == list_command_calls("destroy", "destroy what is protected") - IDENTITY
 
 
 def test_the_store_says_no_call_but_those_of_its_tables() -> None:

@@ -93,8 +93,10 @@ CHANGES = [
 def test_a_kind_is_allowed_every_call_of_a_command_that_it_may_run(
     full: Environment, kind: PeopleKind, command: str
 ) -> None:
-    asked = requests(full, command)
-    denied = [one for one in asked if not allows(documents(full, kind), *one)]
+    request_rows = requests(full, command)
+    denied = [
+        statement for statement in request_rows if not allows(documents(full, kind), *statement)
+    ]
     assert (denied == []) == (kind in WHO_MAY[command]), denied
     assert can_run_command(kind, command) == (kind in WHO_MAY[command])
 
@@ -104,8 +106,11 @@ def test_a_kind_is_allowed_every_call_of_a_command_that_it_may_run(
 def test_a_change_is_denied_to_whoever_may_not_run_its_command(
     full: Environment, kind: PeopleKind, command: str, action: str, on: Any
 ) -> None:
-    found = [allows(documents(full, kind), action, *one) for one in meant(build_targets(full)[on])]
-    assert found == [kind in WHO_MAY[command]] * len(found)
+    answers = [
+        allows(documents(full, kind), action, *statement)
+        for statement in meant(build_targets(full)[on])
+    ]
+    assert answers == [kind in WHO_MAY[command]] * len(answers)
 
 
 @pytest.mark.parametrize("kind", PEOPLE)
@@ -126,13 +131,13 @@ def test_only_the_schedulers_role_is_passed_and_only_to_scheduler(
     example: Environment, passed: str, service: str, may_pass: bool
 ) -> None:
     arn = f"arn:aws:iam::{example.account}:role/{passed}"
-    found = {
+    answers = {
         kind: allows(
             documents(example, kind), "iam:PassRole", arn, {"iam:PassedToService": service}
         )
         for kind in PEOPLE
     }
-    assert found == {kind: may_pass and kind in {"operator", "admin"} for kind in PEOPLE}
+    assert answers == {kind: may_pass and kind in {"operator", "admin"} for kind in PEOPLE}
 
 
 @pytest.mark.parametrize(
@@ -238,40 +243,40 @@ def known() -> dict[str, Any]:
     """What the Service Authorization Reference says of each service, as cfn-lint ships it."""
     from cfnlint.helpers import load_resource  # noqa: PLC0415  # seconds, as in test_policies.py
 
-    found: dict[str, Any] = load_resource("cfnlint.data.AdditionalSpecs", "Policies.json")
-    return found
+    answers: dict[str, Any] = load_resource("cfnlint.data.AdditionalSpecs", "Policies.json")
+    return answers
 
 
-def types(known: dict[str, Any], action: str) -> list[str]:
+def types(reference: dict[str, Any], action: str) -> list[str]:
     """Patterns of the ARNs that an action takes; none: it takes `*` alone."""
     service, _, name = action.partition(":")
-    taken = known[service]["Actions"][name.lower()].get("Resources", [])
-    of = {key.lower(): value for key, value in known[service]["Resources"].items()}
+    taken = reference[service]["Actions"][name.lower()].get("Resources", [])
+    of = {key.lower(): value for key, value in reference[service]["Resources"].items()}
     return [pattern for kind in taken for pattern in of[kind.lower()]["ARNFormats"]]
 
 
 def test_a_bare_wildcard_stands_only_where_an_action_takes_no_narrower_resource(
-    full: Environment, known: dict[str, Any]
+    full: Environment, reference: dict[str, Any]
 ) -> None:
     wide = {
         action
-        for _, one in statements(full)
-        if one["Resource"] == ["*"]
-        for action in one["Action"]
+        for _, statement in statements(full)
+        if statement["Resource"] == ["*"]
+        for action in statement["Action"]
     }
-    assert {action for action in wide if types(known, action)} == set(WILDCARD_REASONS)
+    assert {action for action in wide if types(reference, action)} == set(WILDCARD_REASONS)
 
 
 def test_every_other_resource_is_of_a_type_that_its_action_takes(
-    full: Environment, known: dict[str, Any]
+    full: Environment, reference: dict[str, Any]
 ) -> None:
     strange = [
         (action, arn)
-        for _, one in statements(full)
-        if one["Resource"] != ["*"]
-        for action in one["Action"]
-        for arn in one["Resource"]
-        if not any(_fits(pattern, arn) for pattern in types(known, action))
+        for _, statement in statements(full)
+        if statement["Resource"] != ["*"]
+        for action in statement["Action"]
+        for arn in statement["Resource"]
+        if not any(_fits(pattern, arn) for pattern in types(reference, action))
     ]
 
     assert strange == []
@@ -283,7 +288,7 @@ def _fits(pattern: str, arn: str) -> bool:
 
 
 def test_every_condition_is_one_that_its_action_or_its_resource_knows(
-    full: Environment, known: dict[str, Any]
+    full: Environment, reference: dict[str, Any]
 ) -> None:
     """Global keys aside: the region of a request, and what a role is passed to."""
     everywhere = {
@@ -294,10 +299,10 @@ def test_every_condition_is_one_that_its_action_or_its_resource_knows(
     }
     used = {
         (key, arn)
-        for _, one in statements(full)
-        for keys in one.get("Condition", {}).values()
+        for _, statement in statements(full)
+        for keys in statement.get("Condition", {}).values()
         for key in keys
-        for arn in one["Resource"]
+        for arn in statement["Resource"]
         if key not in everywhere
     }
 
@@ -305,7 +310,7 @@ def test_every_condition_is_one_that_its_action_or_its_resource_knows(
         service = arn.split(":")[2]
         fitting = [
             kind
-            for kind in known[service]["Resources"].values()
+            for kind in reference[service]["Resources"].values()
             if any(_fits(pattern, arn) for pattern in kind["ARNFormats"])
         ]
         spelt = re.sub(r"^aws:ResourceTag/.*", "aws:ResourceTag/${TagKey}", key)
@@ -316,14 +321,16 @@ def test_every_place_with_a_wildcard_says_why_and_no_other_does(full: Environmen
     mirrored = full.model_copy(
         update={"registry_mirrors": {"quay.io": "111122223333.dkr.ecr.eu-west-1.amazonaws.com"}}
     )
-    found = build_targets(mirrored)
-    targets = {right.target for right in (*RIGHTS, *RUNNER_RIGHTS)}
+    answers = build_targets(mirrored)
+    targets = {row.target for row in (*RIGHTS, *RUNNER_RIGHTS)}
     wild = {
-        target for target in targets if any("*" in arn or "?" in arn for arn in found[target].arns)
+        target
+        for target in targets
+        if any("*" in arn or "?" in arn for arn in answers[target].arns)
     }
 
     assert wild == set(TARGET_REASONS)
-    assert set(found) == targets
+    assert set(answers) == targets
 
 
 @pytest.mark.parametrize("kind", PEOPLE)
@@ -335,5 +342,5 @@ def test_a_policy_is_not_longer_than_iam_takes(full: Environment, kind: PeopleKi
     shared = longest.model_copy(update={"name": "a" * 28, "artifacts": artifacts})
 
     every = (*map(environment, ENVIRONMENTS), longest, shared)
-    lengths = [count_policy_characters(build_policy(one, kind)) for one in every]
+    lengths = [count_policy_characters(build_policy(statement, kind)) for statement in every]
     assert max(lengths) <= MAX_POLICY_CHARACTERS
