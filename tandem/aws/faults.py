@@ -98,7 +98,7 @@ _FAULT_KINDS: tuple[tuple[FaultKind, tuple[type[BaseException], ...], str], ...]
             boto.IncompleteReadError,
             HTTPError,
         ),
-        "{operation} reached nobody ({said})",
+        "{operation} got no answer ({said})",
     ),
 )
 

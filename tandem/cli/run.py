@@ -291,7 +291,7 @@ def _resume_request(record: RunRecord, asked: RunRequest) -> RunRequest:
         InputError: it does not wait, or another experiment is named.
     """
     if record.state != "waiting":
-        change = "only a run that waits goes on; ask for a new one"
+        change = "only a waiting run can be resumed; ask for a new one"
         raise InputError(f"it is {record.state}", where=f"run {record.run}", change=change)
     if asked.experiment not in {"", record.experiment}:
         raise InputError(

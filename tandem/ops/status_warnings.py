@@ -134,7 +134,7 @@ def describe_path_fix(path: StopPath, environment: Environment) -> str:
             f" {deploy}"
         )
     if path.name == "budget" and needs_manual_budget(environment):
-        return f"make it by hand: {RUNBOOK}#when-the-fleet-must-stop"
+        return f"create it by hand: {RUNBOOK}#when-the-fleet-must-stop"
     return _PATH_ADVICE[path.name].format(name=name)
 
 

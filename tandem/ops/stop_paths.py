@@ -224,7 +224,7 @@ def read_budget_path(budgets: Any, environment: Environment, kind: str) -> StopP
     parameters = {"AccountId": environment.account, "BudgetName": name}
     answer = call_if_present(budgets, "DescribeBudget", f"budget {name}", **parameters)
     if answer is None and needs_manual_budget(environment):
-        reason = f"CloudFormation makes none in {environment.region}, and nobody made it by hand"
+        reason = f"CloudFormation makes none in {environment.region}, and nobody created it by hand"
         return StopPath("budget", "absent", f"{name} is missing: {reason}")
     if answer is None:
         return StopPath("budget", "unarmed", f"{name} is missing")

@@ -297,7 +297,9 @@ class RequestInbox:
         if stored.run.state == "running" and before.at == request.at:
             return stored  # accepted before the runner could answer
         if stored.run.state != "waiting":
-            problem = f"run {request.run} is {stored.run.state}, and only a run that waits goes on"
+            problem = (
+                f"run {request.run} is {stored.run.state}, and only a waiting run can be resumed"
+            )
             raise InputError(problem, change="start another run")
         if request.spec_digest != before.spec_digest:
             raise InputError("the specs changed since the run began", change="start another run")

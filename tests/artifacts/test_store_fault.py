@@ -92,10 +92,10 @@ def test_a_denial_names_the_missing_action(operation, message, action):
         (
             boto.EndpointConnectionError(endpoint_url="http://x"),
             ExternalError,
-            "reached nobody .*VPC endpoint",
+            "got no answer .*VPC endpoint",
         ),
-        (boto.ConnectTimeoutError(endpoint_url="http://x"), ExternalError, "reached nobody"),
-        (boto.SSLError(endpoint_url="http://x", error="bad"), ExternalError, "reached nobody"),
+        (boto.ConnectTimeoutError(endpoint_url="http://x"), ExternalError, "got no answer"),
+        (boto.SSLError(endpoint_url="http://x", error="bad"), ExternalError, "got no answer"),
         (boto.ReadTimeoutError(endpoint_url="http://x"), ExternalError, "ended within the data"),
         (BrokenTlsError("bad record mac"), ExternalError, "ended within the data"),
         (
@@ -166,7 +166,7 @@ def test_nobody_listening_is_told(module):
             AWS_MAX_ATTEMPTS="1",
         )
 
-    assert (done.returncode, "reached nobody" in done.stdout, "Traceback" in done.stderr) == (
+    assert (done.returncode, "got no answer" in done.stdout, "Traceback" in done.stderr) == (
         3,
         True,
         False,

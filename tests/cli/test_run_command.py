@@ -416,7 +416,7 @@ def test_a_run_that_waits_goes_on_under_its_own_request(ready, capsys):
 @pytest.mark.proof
 @pytest.mark.parametrize(
     ("state", "more", "words"),
-    [("judged", "run", "only a run that waits"), ("waiting", "run other", "it is of post")],
+    [("judged", "run", "only a waiting run"), ("waiting", "run other", "it is of post")],
 )
 def test_what_cannot_be_resumed_is_refused(state, more, words, ready, capsys):
     put_run(ready, make_record(ready, state=state))

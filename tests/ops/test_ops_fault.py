@@ -45,7 +45,7 @@ def answered(code: str, status: int = 400, message: str = "as told") -> ClientEr
         (answered("ValidationException"), "was refused", "API reference", 3),
         (boto.NoCredentialsError(), "there are no AWS credentials", "log in", 3),
         (boto.ProfileNotFound(profile="x"), "the AWS settings cannot be used", "AWS_PROFILE", 2),
-        (boto.EndpointConnectionError(endpoint_url="https://x"), "reached nobody", "DNS", 3),
+        (boto.EndpointConnectionError(endpoint_url="https://x"), "got no answer", "DNS", 3),
     ],
 )
 def test_a_fault_says_what_where_and_what_to_do(

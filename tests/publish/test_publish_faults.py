@@ -84,7 +84,7 @@ def test_an_endpoint_that_is_down_is_said_so_and_a_later_publish_completes(
     clients = dataclasses.replace(published.clients(), **{service: getattr(down, service)})
 
     with pytest.raises(
-        ExternalError, match=f"{operation} reached nobody .*check the region's name, DNS"
+        ExternalError, match=f"{operation} got no answer .*check the region's name, DNS"
     ):
         published.publish(clients=clients)
 

@@ -112,7 +112,7 @@ def test_resume_of_a_run_that_does_not_wait(world):
     world.live()
     key = world.ask("resume")
     world.look()
-    assert "only a run that waits goes on" in world.read_answer(key)["reason"]
+    assert "only a waiting run can be resumed" in world.read_answer(key)["reason"]
 
 
 def test_answered_request_is_never_looked_at_again(world):

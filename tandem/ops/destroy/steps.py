@@ -85,7 +85,7 @@ def _lift_cluster_protection(
             reasons = "; ".join(error.get("errorMessage", "") for error in update.get("errors", []))
             problem = f"EKS did not lift the deletion protection ({reasons or update['status']})"
             raise ExternalError(problem, where=cluster, change=change)
-    raise ExternalError("its deletion protection is not lifted yet", where=cluster, change=change)
+    raise ExternalError("its deletion protection is still on", where=cluster, change=change)
 
 
 def _wait_for_no_nodes(

@@ -98,7 +98,7 @@ def check_quota(context: DoctorContext, account: AccountClients) -> Finding:
         return Finding(
             "unknown",
             f"Service Quotas lists no {name!r}",
-            "see in the console what it is called now",
+            "look up its current name in the console",
         )
     required = (
         context.catalogue.instances.instances[capacity.instance_type].vcpu.value * capacity.nodes
@@ -139,7 +139,7 @@ def check_reservation(context: DoctorContext, account: AccountClients) -> Iterat
             yield Finding(
                 "fail", message, "write the block you have now, or null", "capacity.block: null"
             )
-        action = "buy or make one, write its id, deploy Fleet"
+        action = "buy or make one, write its id and deploy Fleet"
         yield Finding(
             "warn", "none is declared: nothing can be raised", action, _build_offer_command(context)
         )
@@ -208,13 +208,13 @@ def _judge_state(context: DoctorContext, row: dict[str, Any]) -> Iterator[Findin
     available = int(row.get("AvailableInstanceCount", nodes))
     if state in PENDING_STATES:
         start = f", it starts at {row['StartDate']:{TIME_FORMAT}}" if row.get("StartDate") else ""
-        yield Finding("warn", f"it is {state}{start}", "nothing can be raised before")
+        yield Finding("warn", f"it is {state}{start}", "no fleet can be raised before then")
     elif state != "active":
         message = f"it is {state}: nothing can be launched from it"
         yield Finding(
             "fail",
             message,
-            "buy another, write its id, deploy Fleet",
+            "buy another, write its id and deploy Fleet",
             _build_offer_command(context),
         )
     elif available < nodes:
@@ -282,7 +282,7 @@ def check_block_end(context: DoctorContext, account: AccountClients) -> Iterator
     )
     ends = row.get("EndDate")
     if ends is None:
-        yield Finding("ok", "EC2 says no end of a block")
+        yield Finding("ok", "EC2 gives no end of the block")
         return
     yield from _judge_extensions(account, row)
     group_names = [
@@ -390,7 +390,7 @@ def check_price(context: DoctorContext, account: AccountClients) -> Finding:
         return Finding(
             "warn",
             f"{message}, {days} days ago",
-            "read it again: each cost follows from it",
+            "read it again: every cost is computed from it",
             fields,
         )
     return Finding("ok", message)
@@ -413,7 +413,7 @@ def check_cost_tag(_: DoctorContext, account: AccountClients) -> Finding:
             f"only the organization's management account sees whether {tag} is activated: else"
             f" {effect}"
         )
-        return Finding("unknown", message, "let whoever has that account see to it", command)
+        return Finding("unknown", message, "ask whoever runs that account", command)
     status = next((row["Status"] for row in rows if row["TagKey"] == tag), None)
     if status == "Active":
         return Finding("ok", f"the cost allocation tag {tag} is activated")
@@ -436,15 +436,15 @@ def check_budget(context: DoctorContext, account: AccountClients) -> Finding:
     if answer is None and is_manual:
         place = f"CloudFormation makes no budget in {environment.region}"
         message = f"{place}, and nobody made {name} by hand"
-        return Finding("warn", message, "make it once, after Guard is deployed", command)
+        return Finding("warn", message, "create it once, after Guard is deployed", command)
     if answer is None:
-        return Finding("ok", f"there is no {name} yet; the stack Guard makes it")
+        return Finding("ok", f"there is no {name} yet; the stack Guard creates it")
     actual = _sort_filters(answer["Budget"].get("CostFilters", {}))
     expected = _sort_filters(budgets.budget_cost_filters(environment, context.catalogue))
     if actual == expected:
         return Finding("ok", f"{name} counts the fleet's instances and nothing else")
     message = f"{name} counts {actual}, not the fleet's instances alone ({expected})"
-    action = "delete it and make it again" if is_manual else "deploy the stack Guard"
+    action = "delete it and create it again" if is_manual else "deploy the stack Guard"
     return Finding("warn", message, action, command)
 
 

@@ -63,7 +63,7 @@ def _judge_support(context: DoctorContext, row: dict[str, Any], command: str) ->
     """Report how long a minor is in standard support."""
     version = row["clusterVersion"]
     end = row.get("endOfStandardSupportDate")
-    text = f"standard support ends on {end:%Y-%m-%d}" if end else "EKS says no end of support"
+    text = f"standard support ends on {end:%Y-%m-%d}" if end else "EKS gives no end of support"
     if row.get("versionStatus") == "EXTENDED_SUPPORT":
         message = f"{version} is in extended support, which costs more; {text}"
         return Finding("warn", message, "write a newer cluster.kubernetes", command)
@@ -259,9 +259,7 @@ def _judge_raised_fleet(context: DoctorContext, fleet: FleetState) -> Iterator[F
         )
         message = f"{holder}: a deploy that updates Fleet sets it to 0"
         command = build_cdk_command("diff", name, "Fleet")
-        yield Finding(
-            "warn", message, "deploy nothing but what leaves Fleet alone, or wait", command
-        )
+        yield Finding("warn", message, "deploy only what leaves Fleet unchanged, or wait", command)
     elif fleet.desired_size or fleet.instances:
         counts = f"desired size {fleet.desired_size} and {len(fleet.instances)} instances"
         message = f"{node_group} has {counts} without a live lease: a stop is due"

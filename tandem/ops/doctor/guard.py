@@ -113,7 +113,7 @@ def _judge_suspension(group: ScalingGroup, region: str) -> Finding:
         scaling_processes=processes,
     )
     message = f"suspended in {group.name}: {', '.join(processes)}"
-    action = "find out who and why, then resume them"
+    action = "find out who suspended them and why, then resume them"
     if LAUNCH_PROCESS in processes:
         message = f"{message}, and no stop of Tandem did: every start refuses"
         return Finding("fail", message, action, command, EXIT_EXTERNAL)

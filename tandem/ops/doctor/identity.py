@@ -163,7 +163,7 @@ def check_boundary(context: DoctorContext, account: AccountClients) -> Finding:
     if account.find("iam", "GetPolicy", arn, PolicyArn=arn):
         return Finding("ok", arn)
     return Finding(
-        "fail", f"there is no policy {arn}", "make it, or correct bootstrap.permissions_boundary"
+        "fail", f"there is no policy {arn}", "create it, or correct bootstrap.permissions_boundary"
     )
 
 
@@ -180,11 +180,11 @@ def check_stacks(context: DoctorContext, account: AccountClients) -> Iterator[Fi
     problems = [finding for finding in judged if finding is not None]
     yield from problems
     if not stacks:
-        yield Finding("ok", "none is there: never deployed, or destroyed")
+        yield Finding("ok", "no stack exists: never deployed, or destroyed")
     elif not problems and len(stacks) < len(kinds):
         present = [stack.kind for stack in stacks]
         absent_text = ", ".join(kind for kind in kinds if kind not in present)
-        message = f"half is there: {', '.join(present)}; not there: {absent_text}"
+        message = f"partly deployed: {', '.join(present)}; missing: {absent_text}"
         command = build_cdk_command("deploy", environment.name)
         yield Finding("warn", message, "deploy the others before a run", command)
     elif not problems:
@@ -198,7 +198,7 @@ def _judge_stack(environment: Environment, stack: CloudFormationStack) -> Findin
     if stack.status.endswith("_IN_PROGRESS"):
         return Finding("warn", message, "wait for its end, a deploy would fail now")
     if stack.status == "UPDATE_ROLLBACK_FAILED":
-        action = "make good what the events name, then roll back"
+        action = "fix what the events name, then roll back"
         command = build_aws_command("cloudformation continue-update-rollback", **flags)
         return Finding("fail", message, action, command, EXIT_EXTERNAL)
     if stack.status == "ROLLBACK_COMPLETE" or stack.status.endswith("_FAILED"):
@@ -229,7 +229,7 @@ def check_principals(context: DoctorContext, account: AccountClients) -> Iterato
 def _judge_principal(environment: Environment, account: AccountClients, arn: str) -> Finding | None:
     """Report a principal that IAM does not know by this ARN; None if it does."""
     if arn.split(":")[4] != environment.account:
-        action = "see there that it exists: this account cannot look"
+        action = "check there that it exists: this account cannot"
         return Finding("warn", f"{arn} is of another account", action)
     kind, _, path = arn.rpartition(":")[2].partition("/")
     name = path.rpartition("/")[2]
@@ -238,7 +238,7 @@ def _judge_principal(environment: Environment, account: AccountClients, arn: str
     else:
         answer = account.find("iam", "GetUser", arn, UserName=name)
     if answer is None:
-        return Finding("fail", f"there is no {kind} {arn}", "make it, or correct cluster.access")
+        return Finding("fail", f"there is no {kind} {arn}", "create it, or correct cluster.access")
     own_arn = answer[kind.capitalize()]["Arn"]
     if own_arn == arn:
         return None

@@ -120,5 +120,5 @@ def check_system_nodes(context: DoctorContext, account: AccountClients) -> Findi
         return Finding("fail", message, "write another system_nodes.instance_type")
     if missing:
         message = f"{', '.join(missing)} does not offer {instance_type}"
-        return Finding("warn", message, "expect them in the others alone")
+        return Finding("warn", message, "expect the system nodes in the other zones only")
     return Finding("ok", f"{instance_type} is offered in {', '.join(zone_ids)}")

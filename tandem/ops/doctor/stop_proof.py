@@ -235,7 +235,7 @@ class _StopProof:
         if self._has_new_stop():
             return Finding(
                 "unknown",
-                "a stop came in the same minute: whose update it was cannot be told",
+                "another stop ran in the same minute, so it is not clear whose update this was",
                 "try again",
             )
         at = f"{update['createdAt']:{TIME_FORMAT}}"
@@ -312,7 +312,7 @@ class _StopProof:
         if code in RETRYABLE_CODES:
             return Finding(
                 "unknown",
-                f"{message}; that says nothing of the payload",
+                f"{message}; that says nothing about the payload",
                 "try again in a few minutes",
             )
         if "AccessDenied" in code or "not authorized" in text:

@@ -54,7 +54,7 @@ def _judge_bucket(context: DoctorContext, account: AccountClients, name: str) ->
             raise
         answer = {"BucketRegion": "another region"}
     if answer is None and is_existing:
-        action = "make it, or correct artifacts.existing_bucket"
+        action = "create it, or correct artifacts.existing_bucket"
         return Finding("fail", f"there is no bucket {name}", action)
     if answer is None:
         return Finding("ok", f"{name} is free, or not made yet")
@@ -211,7 +211,7 @@ def check_build_quota(context: DoctorContext, account: AccountClients) -> Findin
         return Finding(
             "unknown",
             f"Service Quotas lists no {BUILD_QUOTA!r}",
-            "see in the console what it is called now",
+            "look up its current name in the console",
         )
     message = f"{BUILD_QUOTA}: {quota['Value']:g}"
     if quota["Value"] >= 1:
@@ -250,7 +250,7 @@ def check_token(context: DoctorContext, account: AccountClients) -> Finding:
         level: CheckLevel = "fail" if gated_models else "warn"
         message = f"there is no secret {secret}, declared {purpose}"
         command = _build_secret_command(context, "create-secret", name=secret, **TOKEN_FLAG)
-        return Finding(level, message, "make it, or correct hub.token_secret", command)
+        return Finding(level, message, "create it, or correct hub.token_secret", command)
     if "DeletedDate" in answer:
         command = _build_secret_command(context, "restore-secret", secret_id=secret)
         return Finding("fail", f"secret {secret} is being deleted", "restore it", command)
@@ -258,7 +258,7 @@ def check_token(context: DoctorContext, account: AccountClients) -> Finding:
     if not any("AWSCURRENT" in labels for labels in stages):
         command = _build_secret_command(context, "put-secret-value", secret_id=secret, **TOKEN_FLAG)
         return Finding("fail", f"secret {secret} is empty", "put the token into it", command)
-    return Finding("ok", f"secret {secret} is there, {purpose}; its value was not read")
+    return Finding("ok", f"secret {secret} exists, {purpose}; its value was not read")
 
 
 def _build_secret_command(context: DoctorContext, verb: str, **flags: str) -> str:

@@ -159,14 +159,18 @@ def plant_by_name(world: Small, name: str) -> Plants:
 
 def plant_in_eks(world: Small, name: str, **tags: Any) -> Plants:
     eks = world.client("eks")
-    name = {"clusterName": f"tandem-{name}"}
     eks.create_cluster(
         name=f"tandem-{name}", roleArn=ROLE, resourcesVpcConfig={"subnetIds": ["subnet-1"]}, **tags
     )
     yield "cluster", f"tandem-{name}"
     sizes = {"minSize": 0, "desiredSize": 0, "maxSize": 1}
     eks.create_nodegroup(
-        nodegroupName="late", subnets=["s-1"], nodeRole=ROLE, scalingConfig=sizes, **name, **tags
+        clusterName=f"tandem-{name}",
+        nodegroupName="late",
+        subnets=["s-1"],
+        nodeRole=ROLE,
+        scalingConfig=sizes,
+        **tags,
     )
     yield "node group", "late"
 
@@ -204,14 +208,14 @@ def planted(endpoint, tmp_path_factory):
         name: [
             row
             for plant in (plant_in_ec2, plant_by_name, plant_in_eks)
-            for row in plant(resource, name)
+            for row in plant(world, name)
         ]
-        for name, resource in worlds.items()
+        for name, world in worlds.items()
     }
     leftovers = {
-        name: find_leftovers(resource.account(), list(worlds)) for name, resource in worlds.items()
+        name: find_leftovers(world.account(), list(worlds)) for name, world in worlds.items()
     }
-    return SimpleNamespace(plants=plants, found=leftovers, one=worlds[ENVIRONMENT])
+    return SimpleNamespace(plants=plants, leftovers=leftovers, world=worlds[ENVIRONMENT])
 
 
 def key_of(planted) -> str:
@@ -219,16 +223,16 @@ def key_of(planted) -> str:
 
 
 def search(planted):
-    return find_leftovers(planted.one.account(), [NEIGHBOUR])
+    return find_leftovers(planted.world.account(), [NEIGHBOUR])
 
 
 def test_an_orphan_of_each_kind_is_found_with_the_command_that_removes_it(planted):
     commands = {
         (resource.kind, resource.name): resource.remove
-        for resource in planted.found[ENVIRONMENT].orphans
+        for resource in planted.leftovers[ENVIRONMENT].orphans
     }
 
-    assert planted.found[ENVIRONMENT].failures == {}
+    assert planted.leftovers[ENVIRONMENT].failures == {}
     assert set(planted.plants[ENVIRONMENT]) - set(commands) == set()
     for kind, name in planted.plants[ENVIRONMENT]:
         assert "aws " in commands[kind, name]
@@ -237,7 +241,7 @@ def test_an_orphan_of_each_kind_is_found_with_the_command_that_removes_it(plante
 
 def test_nothing_of_a_neighbour_whose_name_begins_alike_is_found(planted):
     leftovers, theirs = (
-        {(resource.kind, resource.name) for resource in planted.found[name].orphans}
+        {(resource.kind, resource.name) for resource in planted.leftovers[name].orphans}
         for name in (ENVIRONMENT, NEIGHBOUR)
     )
     assert set(planted.plants[NEIGHBOUR]) <= theirs
@@ -246,12 +250,14 @@ def test_nothing_of_a_neighbour_whose_name_begins_alike_is_found(planted):
 
 
 def test_a_node_group_is_listed_before_its_instances_which_it_would_replace(planted):
-    kinds = list(dict.fromkeys(resource.kind for resource in planted.found[ENVIRONMENT].orphans))
+    kinds = list(
+        dict.fromkeys(resource.kind for resource in planted.leftovers[ENVIRONMENT].orphans)
+    )
     assert kinds[:3] == ["node group", "instance", "cluster"]
 
 
 def test_what_stays_on_purpose_is_no_orphan(planted):
-    planted.one.client("kms").schedule_key_deletion(KeyId=key_of(planted), PendingWindowInDays=30)
+    planted.world.client("kms").schedule_key_deletion(KeyId=key_of(planted), PendingWindowInDays=30)
     (resource,) = [resource for resource in search(planted).kept if resource.kind == "KMS key"]
     assert (resource.name, resource.remove, "KMS deletes it on" in resource.note) == (
         key_of(planted),
@@ -261,18 +267,18 @@ def test_what_stays_on_purpose_is_no_orphan(planted):
 
 
 def test_the_policies_of_people_stay_and_another_kinds_does_not(planted):
-    name = {
-        end: make_policy(planted.one, f"tandem-{ENVIRONMENT}-{end}")
+    arns = {
+        end: make_policy(planted.world, f"tandem-{ENVIRONMENT}-{end}")
         for end in (*names.PEOPLE, "auditor")
     }
 
     remainder = search(planted)
 
     assert {resource.name for resource in remainder.kept if resource.kind == "policy"} == {
-        name[kind] for kind in names.PEOPLE
+        arns[kind] for kind in names.PEOPLE
     }
-    assert {resource.name for resource in remainder.orphans} & set(name.values()) == {
-        name["auditor"]
+    assert {resource.name for resource in remainder.orphans} & set(arns.values()) == {
+        arns["auditor"]
     }
 
 
@@ -282,7 +288,7 @@ IN_A_CLUSTER = {"cluster", "node group"}
 def test_what_is_perhaps_anothers_is_removed_only_by_who_has_looked_whose_it_is(planted):
     commands = [
         resource.remove
-        for resource in planted.found[ENVIRONMENT].orphans
+        for resource in planted.leftovers[ENVIRONMENT].orphans
         if resource.kind in IN_A_CLUSTER
     ]
     question = (
@@ -305,13 +311,13 @@ def test_what_is_ours_by_its_tag_has_its_command_alone(small):
 
 
 def test_an_alarm_of_another_tool_that_begins_with_the_same_name_is_not_ours(planted):
-    make_alarm(planted.one, f"{ENVIRONMENT}-cpu", "AWS/EC2")
+    make_alarm(planted.world, f"{ENVIRONMENT}-cpu", "AWS/EC2")
     assert f"{ENVIRONMENT}-cpu" not in {resource.name for resource in search(planted).orphans}
 
 
 def test_a_terminated_instance_is_gone(planted):
     node = dict(planted.plants[ENVIRONMENT])["instance"]
-    planted.one.client("ec2").terminate_instances(InstanceIds=[node])
+    planted.world.client("ec2").terminate_instances(InstanceIds=[node])
     leftovers = {resource.name: resource.note for resource in search(planted).orphans}
     assert node not in leftovers or "shutting-down" in leftovers[node]
 
@@ -319,12 +325,12 @@ def test_a_terminated_instance_is_gone(planted):
 @pytest.mark.parametrize("kind", sorted(set(SEARCHES) - {"stacks"}))
 def test_a_kind_that_may_not_be_searched_is_told_with_the_right_that_is_missing(planted, kind):
     operations: list[str] = []
-    owned = ResourceOwnership.discover(planted.one.account(), [NEIGHBOUR])
-    list(SEARCHES[kind](planted.one.account(asked=operations), owned))
+    owned = ResourceOwnership.discover(planted.world.account(), [NEIGHBOUR])
+    list(SEARCHES[kind](planted.world.account(asked=operations), owned))
     faults = {}
     for operation in set(operations):
         with pytest.raises(TandemError) as denied:
-            list(SEARCHES[kind](planted.one.account(denied=operation), owned))
+            list(SEARCHES[kind](planted.world.account(denied=operation), owned))
         faults[operation] = str(denied.value)
 
     assert operations
@@ -335,7 +341,7 @@ def test_a_kind_that_may_not_be_searched_is_told_with_the_right_that_is_missing(
 
 
 def test_a_key_that_shuts_this_identity_out_is_anothers_and_hides_no_other(planted, monkeypatch):
-    account = planted.one.account()
+    account = planted.world.account()
     ours = key_of(planted)
     shut = account.client("kms").create_key(Description="closed")["KeyMetadata"]["KeyId"]
     ask = account.ask
@@ -360,7 +366,7 @@ def test_a_key_that_shuts_this_identity_out_is_anothers_and_hides_no_other(plant
 
 
 def test_a_denied_kind_does_not_end_the_search_of_the_others(planted):
-    remainder = find_leftovers(planted.one.account(denied="ListKeys"), [NEIGHBOUR])
+    remainder = find_leftovers(planted.world.account(denied="ListKeys"), [NEIGHBOUR])
     assert list(remainder.failures) == ["KMS keys"]
     assert any(resource.kind == "snapshot" for resource in remainder.orphans)
 

@@ -239,7 +239,7 @@ def test_no_action_is_a_wildcard_and_every_statement_has_a_resource(full: Enviro
 
 
 @pytest.fixture(scope="module")
-def known() -> dict[str, Any]:
+def reference() -> dict[str, Any]:
     """What the Service Authorization Reference says of each service, as cfn-lint ships it."""
     from cfnlint.helpers import load_resource  # noqa: PLC0415  # seconds, as in test_policies.py
 
