@@ -39,9 +39,7 @@ def test_an_answer_is_none_of_them(error: Exception) -> None:
 
 
 @pytest.mark.parametrize(("error", "kind"), CASES)
-def test_everybody_tells_it_with_what_to_do_and_the_same_code(
-    error: Exception, kind: FaultKind
-) -> None:
+def test_everybody_tells_a_fault_with_one_code(error: Exception, kind: FaultKind) -> None:
     faults = (
         ops_fault.convert_error(error, service="s3", operation="GetObject", where="s3://b/k"),
         store_fault.convert_error(error, "GetObject", "b", "k"),

@@ -136,9 +136,7 @@ def test_every_concern_says_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("region", "change"), [("us-east-2", "deploy the stack Guard"), ("eu-north-1", "by hand")]
 )
-def test_a_missing_budget_is_made_by_a_deploy_only_where_cloudformation_makes_one(
-    region: str, change: str
-) -> None:
+def test_missing_budget_is_made_by_a_deploy_or_by_hand(region: str, change: str) -> None:
     missing = StopPath(name="budget", state="unarmed", sentence="missing")
     report = status(seen(), SPOT.model_copy(update={"region": region}), paths=(missing,))
 
@@ -158,7 +156,7 @@ def test_an_unknown_lease_is_not_told_as_none(source: str) -> None:
     ] == []
 
 
-def test_a_block_whose_instances_are_unknown_is_not_told_as_idle() -> None:
+def test_block_of_unknown_instances_is_not_idle() -> None:
     report = status(seen(), BLOCK, reservation=PAID, unknown={"instances": "denied"})
     assert report.is_block_idle is False
 

@@ -85,7 +85,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 @pytest.mark.parametrize(
     ("service", "operation", "parameters"), CALLS, ids=[f"{name}-{two}" for name, two, _ in CALLS]
 )
-def test_whatever_stands_in_for_a_service_is_a_fault_of_the_world(
+def test_foreign_answer_is_an_external_fault(
     proxy: Proxy, service: str, operation: str, parameters: dict[str, str]
 ) -> None:
     client = create_client(SPOT, service)
@@ -126,7 +126,7 @@ def test_a_server_that_fails_with_a_page_is_asked_again(proxy: Proxy) -> None:
     )
 
 
-def test_sts_behind_a_sign_in_page_is_told_with_what_to_do(proxy: Proxy) -> None:
+def test_sign_in_page_says_what_to_do(proxy: Proxy) -> None:
     proxy.answer = lambda _: (200, PAGES["page"])
     with pytest.raises(TandemError, match=r"not AWS.*proxies") as raised:
         require_account(SPOT)

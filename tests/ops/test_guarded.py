@@ -28,7 +28,7 @@ def in_a_shared_bucket(name: str) -> Environment:
     return SPOT.model_copy(update={"name": name, "artifacts": artifacts})
 
 
-def test_environments_of_one_bucket_have_no_fence_nor_lease_in_common() -> None:
+def test_environments_of_one_bucket_share_no_fence() -> None:
     first, second = (build_guard_config(in_a_shared_bucket(name)) for name in ("one", "other"))
 
     assert first.bucket == second.bucket
@@ -52,7 +52,7 @@ def test_in_our_own_bucket_the_guards_objects_have_no_prefix() -> None:
     assert build_guard_config(SPOT).url(FENCE_KEY) == f"s3://{names.bucket_name(SPOT)}/stop.json"
 
 
-def test_people_and_doctor_have_their_rights_where_the_guard_keeps_its_objects() -> None:
+def test_people_have_rights_where_the_guard_keeps_its_objects() -> None:
     shared = in_a_shared_bucket("one")
     places = ("guard's objects", "fence", "leases")
     arns = [arn for where in places for arn in build_targets(shared)[where].arns]
@@ -60,7 +60,7 @@ def test_people_and_doctor_have_their_rights_where_the_guard_keeps_its_objects()
 
 
 @pytest.mark.cdk
-def test_the_functions_have_their_rights_where_the_guard_keeps_its_objects() -> None:
+def test_functions_have_rights_where_the_guard_keeps_its_objects() -> None:
     from stacks.guard_rights import list_function_statements  # noqa: PLC0415 - starts Node
 
     statements = list_function_statements(in_a_shared_bucket("one"), topic_arn="t", key_arn="k")

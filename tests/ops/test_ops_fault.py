@@ -60,7 +60,7 @@ def test_a_fault_says_what_where_and_what_to_do(
     )
 
 
-def test_an_answer_that_is_none_of_the_services_is_a_fault_and_no_traceback() -> None:
+def test_answer_of_another_service_is_a_fault() -> None:
     with Stubber(create_client(SPOT, "sts")) as stub:
         stub.add_response("get_caller_identity", {})
         answer = call_operation(stub.client, "GetCallerIdentity", "home")
@@ -93,7 +93,7 @@ def test_an_endpoint_that_is_no_url_is_bad_input(monkeypatch: pytest.MonkeyPatch
         create_client(SPOT, "sts")
 
 
-def test_an_endpoint_of_eks_that_is_no_url_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoint_of_eks_must_be_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_EKS", "nonsense")
     with pytest.raises(InputError, match="AWS_ENDPOINT_URL"):
         create_guard_clients(SPOT, create_session())

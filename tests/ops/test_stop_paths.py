@@ -59,7 +59,7 @@ def test_the_first_reason_of_the_reaper_is_foretold(look: FleetState, at: float,
 
 
 @pytest.mark.parametrize("look", [seen(), seen(instance(minutes=600, ours=False), fence=fence())])
-def test_a_parked_fleet_and_what_is_anothers_are_stopped_for_nothing(look: FleetState) -> None:
+def test_nothing_stops_a_parked_or_foreign_fleet(look: FleetState) -> None:
     assert foretell_stop(look, LIMITS) is None
 
 
@@ -96,7 +96,7 @@ def test_a_reservation_is_read_as_ec2_says_it(ec2: object) -> None:
     assert reservation == row
 
 
-def test_a_reservation_that_ec2_does_not_know_is_none_and_a_denial_names_its_right(
+def test_unknown_reservation_is_none_and_a_denial_names_its_right(
     ec2: object,
 ) -> None:
     with Stubber(ec2) as stub:
@@ -236,7 +236,7 @@ def test_an_alert_that_only_mails_somebody_stops_nothing() -> None:
     ],
     ids=["of usage", "of a year", "of nothing"],
 )
-def test_a_budget_that_is_no_monthly_one_of_cost_is_unarmed(changes: dict[str, Any]) -> None:
+def test_budget_that_is_not_monthly_cost_is_unarmed(changes: dict[str, Any]) -> None:
     path = budget_path(10, alert(100), **changes)
     assert (path.state, "no monthly budget of cost with a limit" in path.sentence) == (
         "unarmed",
@@ -311,14 +311,14 @@ def reaper_path(modified: str | None) -> StopPath:
         (None, "unarmed", "silent"),
     ],
 )
-def test_a_silent_reaper_is_excused_by_a_deploy_of_minutes_ago_alone(
+def test_silent_reaper_is_excused_by_a_fresh_deploy(
     modified: str | None, state: str, words: str
 ) -> None:
     path = reaper_path(modified)
     assert (path.state, words in path.sentence) == (state, True)
 
 
-def test_without_a_lease_the_schedule_is_absent_and_no_path_that_failed() -> None:
+def test_schedule_is_absent_without_a_lease() -> None:
     assert read_schedule_path(None, LIMITS, seen()).state == "absent"
 
 

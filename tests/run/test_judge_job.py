@@ -153,9 +153,7 @@ def test_a_download_needs_a_new_folder_and_a_round(
         download_results(judged[0].store, "post", "fall-1", tmp_path, confirmed)
 
 
-def test_a_download_that_breaks_leaves_no_half_of_a_folder_and_an_unjudged_run_has_its_records(
-    job: RunJobs, tmp_path: Path
-) -> None:
+def test_broken_download_leaves_no_folder(job: RunJobs, tmp_path: Path) -> None:
     assert job.measure(0) == 0
     folder = tmp_path / "run"
     wrong = ((0, 1), (1, 1))
@@ -173,7 +171,7 @@ def test_a_run_without_a_round_is_refused(job: RunJobs) -> None:
 
 
 @pytest.mark.parametrize("fault", [ACCESS_DENIED_FAULT, DOWN], ids=["denied", "down"])
-def test_a_run_that_cannot_be_published_is_judged_and_says_so(
+def test_unpublished_run_is_judged_with_a_note(
     job: RunJobs, proxy: FaultProxy, fault: StatusFault
 ) -> None:
     assert job.measure(0) == 0
@@ -188,9 +186,7 @@ def test_a_run_that_cannot_be_published_is_judged_and_says_so(
     assert job.list("published/") == [f"published/{job.environment}/round-00000.json"]
 
 
-def test_s3_may_be_down_for_a_while_when_a_judgment_is_stored(
-    job: RunJobs, proxy: FaultProxy
-) -> None:
+def test_judgment_is_stored_last_when_s3_was_down(job: RunJobs, proxy: FaultProxy) -> None:
     assert job.measure(0) == 0
     proxy.use(FaultRule(fault=DOWN, operation="PutObject", path="*verdict*", times=20))
     job.judge()
@@ -198,7 +194,7 @@ def test_s3_may_be_down_for_a_while_when_a_judgment_is_stored(
     assert stores[-1] == "judgment.json"
 
 
-def test_a_run_with_missing_rounds_is_judged_with_its_exit_code(job: RunJobs) -> None:
+def test_run_with_missing_rounds_has_its_exit_code(job: RunJobs) -> None:
     assert job.measure(0) == 0
     assert (job.judge()["exit_code"], job.judge()["is_void"]) == (1, False)
 
@@ -247,9 +243,7 @@ def test_a_void_run_is_judged_void(job: RunJobs, tmp_path: Path) -> None:
     )
 
 
-def test_a_run_of_real_servers_says_its_headline_and_nothing_of_simulation(
-    job: RunJobs, tmp_path: Path
-) -> None:
+def test_run_of_real_servers_says_nothing_of_simulation(job: RunJobs, tmp_path: Path) -> None:
     put_rounds(job, write_crafted(tmp_path / "crafted", 1.0))
     sentence = job.judge()["sentence"]
     assert sentence.startswith(

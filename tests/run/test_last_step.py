@@ -143,7 +143,7 @@ def test_compiling_needs_no_measuring_job():
     assert world.live()["state"] == "compiled"
 
 
-def test_compiling_waits_at_the_end_of_a_lease_and_goes_on():
+def test_compile_goes_on_in_another_lease():
     world = VirtualWorld(scripts={"compile": PodScript(run_s=9 * 3600)})
     world.ask(until="compile", hours=4.5)  # it holds one Job to its deadline, and not a second one
     assert world.live()["state"] == "waiting"
@@ -152,7 +152,7 @@ def test_compiling_waits_at_the_end_of_a_lease_and_goes_on():
     assert (world.live()["state"], world.is_empty) == ("compiled", True)
 
 
-@pytest.mark.parametrize("calls", range(1, 60, 7))
+@pytest.mark.parametrize("calls", range(1, 60, 20))
 def test_killed_staging_ends_the_same(calls):
     world = VirtualWorld()
     stage(world)

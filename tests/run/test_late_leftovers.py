@@ -70,7 +70,7 @@ def test_a_job_of_nobody_stays(ended):
     assert list_jobs(ended) == ["by-hand"]
 
 
-def test_a_job_of_another_run_is_deleted_while_one_is_at_work():
+def test_job_of_another_run_is_deleted():
     world = VirtualWorld(stored=set(STORED))
     world.ask()
     world.live(
@@ -83,7 +83,7 @@ def test_a_job_of_another_run_is_deleted_while_one_is_at_work():
     assert jobs
 
 
-def test_a_server_that_is_up_without_a_lease_is_set_to_zero(ended):
+def test_server_without_a_lease_is_set_to_zero(ended):
     scale_up(ended)
     look_on(ended)
     assert read_replicas(ended) == 0

@@ -221,7 +221,7 @@ def test_s3_may_be_down_for_a_while(
     assert "trying again" in capsys.readouterr().out
 
 
-def test_s3_that_stays_down_ends_the_job_and_leaves_no_round(
+def test_s3_that_stays_down_leaves_no_round(
     job: RunJobs, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tandem.run.round_records.S3_RETRY_S", 0.2)
@@ -241,14 +241,14 @@ def test_an_attempt_that_another_process_stored_is_not_taken_over(job: RunJobs) 
         job.measure(0)
 
 
-def test_a_server_that_is_gone_ends_the_job_and_leaves_no_round(job: RunJobs) -> None:
+def test_absent_server_leaves_no_round(job: RunJobs) -> None:
     job.urls = (job.urls[0], "http://127.0.0.1:1")
     with pytest.raises(SilentServerError, match="nothing answers"):
         job.measure(0)
     assert job.list() == []
 
 
-def test_a_server_that_changed_since_the_first_round_is_refused_by_its_field(job: RunJobs) -> None:
+def test_server_that_changed_since_the_first_round_is_refused(job: RunJobs) -> None:
     assert job.measure(0) == 0
     with pytest.raises(InputError, match=r"arms\[qwen-vllm\]\.image was null when this run began"):
         job.measure(1, arms=change_arms(job, image="other@sha256:1"))
@@ -336,7 +336,7 @@ def wait_for(condition: Any, running: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("moment", ["storing", pytest.param("measuring", marks=pytest.mark.proof)])
-def test_a_job_that_is_told_to_stop_ends_with_3_and_stores_no_round(
+def test_job_that_gets_sigterm_stores_no_round(
     job: RunJobs, proxy: FaultProxy, process: Any, moment: str
 ) -> None:
     proxy.use(FaultRule(fault=DOWN, operation="PutObject"))

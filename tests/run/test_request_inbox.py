@@ -143,7 +143,7 @@ def test_waiting_run_may_be_cancelled():
     assert world.read_run()["state"] == "cancelled"
 
 
-def test_results_of_another_run_of_this_name_in_a_shared_bucket(world):
+def test_results_of_another_run_of_this_name_are_refused(world):
     world.account.put(f"results/post/{RUN}/rounds/00000/1/round.json", b"{}")
     assert "holds the results of another run of this name" in refuse(world, world.ask())
 

@@ -175,7 +175,7 @@ def test_deployment_that_is_scaled_to_two_voids_the_run():
 @pytest.mark.parametrize(
     ("step", "state", "most_hours"), [("check", "failed", 1.25), ("judge", "failed", 0.5)]
 )
-def test_job_that_no_node_takes_is_not_paid_for_until_the_lease_ends(step, state, most_hours):
+def test_job_that_no_node_takes_ends_the_run(step, state, most_hours):
     world = reach(step)
     world.store.remove_object("nodes", "", "system-1")
     record = world.live()
@@ -335,7 +335,7 @@ def test_other_specs_end_the_run():
     assert "other specs" in world.live()["reason"]
 
 
-def test_topic_that_refuses_holds_the_end_up_for_a_while_alone():
+def test_topic_that_refuses_delays_the_end_for_a_while():
     world = VirtualWorld(stored=STORED)
     world.account.down = {"sns"}
     world.ask()
@@ -382,7 +382,7 @@ def test_jobs_of_a_run_whose_experiment_is_gone_are_deleted():
     assert world.store.list_objects("jobs", "tandem-gone") == []
 
 
-def test_jobs_that_the_runner_may_not_delete_are_told_with_their_command(monkeypatch):
+def test_undeletable_jobs_are_told_with_their_command(monkeypatch):
     world = reach("round-00001")
     forget_experiment(world)
 
@@ -406,7 +406,7 @@ def test_round_lasts_until_its_job_stored_it():
     assert world.find_step("round-00001")[2].endswith("requests in 2.5 min")
 
 
-def test_round_of_another_environment_in_a_shared_bucket_does_not_count():
+def test_round_of_another_environment_does_not_count():
     world = reach("round-00000")
     result = {
         "environment": "other",
@@ -448,7 +448,7 @@ def test_second_swap_has_time_of_its_own():
     assert world.find_step("restart-2")[2].endswith("kept the devices after 2 tries")
 
 
-def test_raise_that_no_look_could_write_down_ends_all_the_same():
+def test_unwritten_raise_ends_all_the_same():
     world = VirtualWorld(stored=STORED)
     world.ask()
     world.live(until=lambda seen: seen.account.alive)
@@ -497,7 +497,7 @@ def test_cancel_while_it_parks_is_done():
 
 
 @pytest.mark.parametrize("until", ["judge", "compile"])
-def test_run_that_is_refused_for_a_lease_of_others_leaves_their_servers(until):
+def test_run_refused_for_another_lease_leaves_its_servers(until):
     world = VirtualWorld(stored=set(MODELS.values()))
     labels = {"workload": "neuron-inference"}
     request = RaiseRequest(

@@ -91,7 +91,7 @@ def test_what_is_no_task_is_refused_with_2(
         (SilentServerError("nothing answers", where="http://base:8000", change="start it"), 5),
     ],
 )
-def test_a_job_s_fault_is_its_exit_code_and_last_line(
+def test_fault_of_a_job_is_its_last_line(
     fault: Exception,
     code: int,
     tmp_path: Path,

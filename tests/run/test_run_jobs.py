@@ -56,7 +56,7 @@ def test_step_says_which_cron_job_it_waits_for():
     )
 
 
-def test_missing_judge_ends_the_run_with_the_way_to_a_verdict():
+def test_missing_judge_names_the_way_to_a_verdict():
     world = reach("round-00002")
     delete_cron_job(world, JUDGE)
     record = world.live()
@@ -67,7 +67,7 @@ def test_missing_judge_ends_the_run_with_the_way_to_a_verdict():
     )
 
 
-def test_missing_measure_job_is_not_paid_for_longer_than_ten_minutes():
+def test_missing_measure_job_is_paid_for_ten_minutes():
     world = reach("round-00001")
     paid_before_s = (world.account.now - world.account.machines[0].launched).total_seconds()
     delete_cron_job(world, MEASURE)

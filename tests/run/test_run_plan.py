@@ -77,13 +77,13 @@ def edit(inputs, part, **changes):
     return replace(inputs, experiment=experiment.model_copy(update={part: changed}))
 
 
-def test_a_run_with_nothing_missing_has_the_journals_steps_in_order():
+def test_plan_has_the_journals_steps_in_order():
     rounds = [f"round-{number:05}" for number in range(5)]
     before = ["preflight", "stage", "raise", "node", "label", "serve", "ready", "check"]
     assert names_of(plan()) == [*before, *rounds, "judge", "end"]
 
 
-def test_only_steps_behind_the_raise_are_paid_and_at_the_declared_price():
+def test_only_steps_behind_the_raise_are_paid():
     estimate = estimate_run(plan())
     assert [step.step for step in estimate.steps if not step.lease] == ["preflight", "stage"]
     assert sum(step.usd for step in estimate.steps[:2]) == 0
@@ -98,7 +98,7 @@ def test_staging_takes_the_models_bytes_at_the_stated_rate():
     assert "69.6 GB" in step.basis and "25 MB/s" in step.basis and "assumed" in step.basis  # noqa: PT018 - one text
 
 
-def test_a_compile_is_bound_by_its_declared_hours_and_says_so():
+def test_compile_is_bound_by_its_declared_hours():
     inputs = plan(gaps=BucketGaps(artifacts=ARTIFACTS))
     step = find_step(inputs, "compile")
     assert (step.minutes, step.is_bound, "compile.deadline_hours 4" in step.basis) == (
@@ -130,7 +130,7 @@ def test_rounds_take_what_the_bench_estimates_and_a_pods_start():
     assert "45 ms a token" in find_step(plan(), "round-00000").basis
 
 
-def test_what_does_not_fit_begins_another_lease_with_its_own_nodes():
+def test_step_that_does_not_fit_begins_another_lease():
     steps = names_of(plan(hours=2.0))
     end = steps.index("park-1")
     assert steps[end + 1 : end + 7] == [
@@ -160,7 +160,7 @@ def test_a_resumed_run_plans_only_what_is_left():
     ]
 
 
-def test_llmperf_comes_after_the_rounds_and_only_where_it_is_asked_for():
+def test_llmperf_comes_after_the_rounds():
     steps = names_of(plan(llmperf=True))
     assert steps[steps.index("llmperf") - 1 :] == ["round-00004", "llmperf", "judge", "end"]
     assert "llmperf" not in names_of(plan())
@@ -193,7 +193,7 @@ def test_a_restart_stands_before_the_first_round_of_its_start():
     assert steps[steps.index("restart-2") + 1] == "round-00003"
 
 
-def test_what_1_2_and_6_starts_cost_and_what_the_word_rests_on():
+def test_more_starts_cost_more_and_cover_restarts():
     options = compare_starts(plan())
     assert [(row.starts, row.rounds, row.word_scope) for row in options] == [
         (1, 4, "restarts not covered"),
@@ -205,7 +205,7 @@ def test_what_1_2_and_6_starts_cost_and_what_the_word_rests_on():
     assert costs[1] - costs[0] == pytest.approx(20 / 60 * 35.76)
 
 
-def test_fewer_than_four_rounds_have_no_verdict_and_six_starts_are_the_judges():
+def test_scope_of_a_word_is_that_of_the_judge():
     assert describe_word_scope(3, 1) == "no verdict"
     assert describe_word_scope(FEWEST_STARTS, FEWEST_STARTS) == "restarts covered"
     assert describe_word_scope(FEWEST_STARTS, FEWEST_STARTS - 1) == "restarts not covered"
@@ -346,13 +346,13 @@ def test_plan_of_a_sweep_has_a_step_for_each_candidate():
     ]
 
 
-def test_compiling_without_devices_is_refused_only_where_something_is_to_be_compiled():
+def test_compile_without_devices_is_refused():
     inputs = edit(plan(), "compile", where="cpu")
     (refusal,) = list_refusals(replace(inputs, gaps=BucketGaps(artifacts=ARTIFACTS)))
     assert (list_refusals(inputs), "without devices" in refusal.problem) == ((), True)
 
 
-def test_a_step_longer_than_any_lease_says_what_to_raise_or_lower():
+def test_step_longer_than_any_lease_says_what_to_change():
     inputs = edit(
         plan(hours=8.0, gaps=BucketGaps(artifacts=ARTIFACTS)), "compile", deadline_hours=8
     )

@@ -93,7 +93,7 @@ def test_an_act_leaves_the_beat_of_the_other_runner(replaced):
     assert replaced.world.runner.file.read("runner.json", RunnerBeat).writer == "runner-2"
 
 
-def test_an_end_that_came_while_the_journal_was_read_is_seen():
+def test_end_is_seen_while_the_journal_is_read():
     """An end is written before its step is marked as failed, so a reading that lists too early is
     read on."""
     world = VirtualWorld(stored=set(STORED))

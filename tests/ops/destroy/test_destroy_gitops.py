@@ -22,7 +22,7 @@ def delivered(tool):
     return change
 
 
-def test_a_teardown_waits_for_the_operators_word_and_names_command_and_namespaces(small):
+def test_teardown_waits_for_the_operators_word(small):
     world = small(change=delivered("argocd")).deploy()
 
     with pytest.raises(InputError) as refused:

@@ -28,7 +28,7 @@ def taken_down(world, **how):
     destroy_environment(world.account(**how), QUICK, world.said.append)
 
 
-def test_every_stack_goes_in_its_order_and_a_second_teardown_finds_the_same_left(small):
+def test_every_stack_goes_in_its_order(small):
     world = small().deploy()
 
     taken_down(world)
@@ -56,9 +56,7 @@ def test_every_stack_goes_in_its_order_and_a_second_teardown_finds_the_same_left
     ("kinds", "leftovers"),
     [(("Network", "Artifacts", "Cluster"), {"Artifacts"}), (("Network",), set())],
 )
-def test_what_is_half_deployed_goes_too_and_without_a_bucket_no_lease_lives(
-    small, kinds, leftovers
-):
+def test_half_a_deployment_goes_too(small, kinds, leftovers):
     world = small().deploy(kinds)
     survey_teardown(world.account(), gitops_gone=False)
     taken_down(world)
@@ -66,7 +64,7 @@ def test_what_is_half_deployed_goes_too_and_without_a_bucket_no_lease_lives(
 
 
 @pytest.mark.parametrize("owner", ["another", "nobody"])
-def test_a_stack_of_the_same_name_that_is_anothers_is_named_and_nothing_is_touched(small, owner):
+def test_foreign_stack_of_the_same_name_stops_the_teardown(small, owner):
     world = small().deploy(("Artifacts",))
     world.create("Registry", templates(world.environment)["Registry"], owner)
     before = world.stacks()
@@ -86,7 +84,7 @@ def test_a_stack_of_the_same_name_that_is_anothers_is_named_and_nothing_is_touch
     assert world.stacks() == before
 
 
-def test_a_live_lease_forbids_it_and_says_who_holds_it_until_when(small):
+def test_live_lease_forbids_a_teardown(small):
     world = small().deploy()
     world.lease()
 
@@ -134,9 +132,7 @@ FENCE = {
         (None, SPOILT, "tandem stop --env"),
     ],
 )
-def test_a_lease_that_is_not_understood_forbids_it_and_one_that_is_over_does_not(
-    small, hours, objects, refusal
-):
+def test_unreadable_lease_forbids_a_teardown(small, hours, objects, refusal):
     world = small().deploy()
     if hours:
         world.lease(hours=hours)
@@ -160,9 +156,7 @@ def test_a_lease_that_is_not_understood_forbids_it_and_one_that_is_over_does_not
         ("shutting-down", True, False),
     ],
 )
-def test_a_node_that_ends_with_its_group_hinders_no_second_run(
-    small, monkeypatch, state, leaving, refused
-):
+def test_leaving_node_hinders_no_second_run(small, monkeypatch, state, leaving, refused):
     world = small().deploy(("Artifacts",))
     monkeypatch.setattr(fleet, "list_nodes", lambda *_: {"i-1": state})
     with pytest.raises(InputError) if refused else contextlib.nullcontext():
@@ -199,7 +193,7 @@ def test_guard_never_goes_while_a_node_of_the_cluster_lives(small):
     assert "Guard" not in world.stacks()
 
 
-def test_another_tools_node_group_in_the_cluster_is_named_and_left(small):
+def test_foreign_node_group_in_the_cluster_is_left(small):
     world = small().deploy(("Artifacts", "Cluster"))
     cluster = names.cluster_name(world.environment)
     world.client("eks").create_nodegroup(
@@ -228,9 +222,7 @@ def test_another_tools_node_group_in_the_cluster_is_named_and_left(small):
 @pytest.mark.parametrize(
     ("nodes", "says"), [(0, "Another tool made them"), (1, "whoever made it removes it first")]
 )
-def test_another_tools_node_group_of_the_fleets_name_is_told_as_that_before_anything(
-    small, nodes, says
-):
+def test_foreign_node_group_of_the_fleets_name_stops_a_teardown(small, nodes, says):
     world = small().deploy(("Artifacts", "Guard", "Cluster"))
     world.client("eks").create_nodegroup(
         clusterName=names.cluster_name(world.environment),
@@ -314,7 +306,7 @@ def interface_in_the_vpc(world, tags):
     return resource
 
 
-def test_of_the_interfaces_in_the_way_only_those_that_this_clusters_cni_left_are_removed(small):
+def test_only_interfaces_of_this_clusters_cni_are_removed(small):
     world = small().deploy(("Artifacts", "Network"))
     ours = interface_in_the_vpc(
         world, {"cluster.k8s.amazonaws.com/name": names.cluster_name(world.environment)}
@@ -333,7 +325,7 @@ def test_of_the_interfaces_in_the_way_only_those_that_this_clusters_cni_left_are
     assert (ours in leftovers, theirs in leftovers) == (False, True)
 
 
-def test_what_helps_and_is_denied_is_said_and_the_fault_names_what_it_holds_back(small):
+def test_denied_help_names_what_it_holds_back(small):
     world = small().deploy(("Artifacts", "Network"))
     group_in_the_vpc(
         world, {f"kubernetes.io/cluster/{names.cluster_name(world.environment)}": "owned"}
@@ -346,7 +338,7 @@ def test_what_helps_and_is_denied_is_said_and_the_fault_names_what_it_holds_back
     assert "allow ec2:DeleteSecurityGroup" in line
 
 
-def test_a_stack_that_stays_stuck_names_resource_reason_and_what_to_do(small):
+def test_stuck_stack_names_resource_reason_and_change(small):
     world = small().deploy()
     group = group_in_the_vpc(world, {})
 
@@ -378,7 +370,7 @@ def test_a_stack_that_stays_stuck_names_resource_reason_and_what_to_do(small):
         "GetObject",
     ],
 )
-def test_a_call_that_is_denied_while_looking_stops_it_before_anything_is_changed(small, operation):
+def test_call_denied_while_looking_changes_nothing(small, operation):
     world = small().deploy()
     before = world.stacks()
 
@@ -390,7 +382,7 @@ def test_a_call_that_is_denied_while_looking_stops_it_before_anything_is_changed
     assert world.stacks() == before
 
 
-def test_a_size_that_may_not_be_read_is_unknown_and_says_which_right_is_missing(small):
+def test_unreadable_size_names_the_missing_right(small):
     world = small().deploy()
 
     survey = survey_teardown(world.account(denied="ListObjectVersions"), gitops_gone=False)
@@ -410,7 +402,7 @@ def test_a_size_that_may_not_be_read_is_unknown_and_says_which_right_is_missing(
         "DescribeInstances",
     ],
 )
-def test_a_call_that_is_denied_while_deleting_says_so_and_the_next_run_goes_on(small, operation):
+def test_teardown_continues_after_a_denied_call(small, operation):
     world = small().deploy()
 
     with pytest.raises(AccessDeniedError, match=operation) as refused:

@@ -226,7 +226,7 @@ def search(planted):
     return find_leftovers(planted.world.account(), [NEIGHBOUR])
 
 
-def test_an_orphan_of_each_kind_is_found_with_the_command_that_removes_it(planted):
+def test_orphan_of_each_kind_has_its_command(planted):
     commands = {
         (resource.kind, resource.name): resource.remove
         for resource in planted.leftovers[ENVIRONMENT].orphans
@@ -249,7 +249,7 @@ def test_nothing_of_a_neighbour_whose_name_begins_alike_is_found(planted):
     assert leftovers & set(planted.plants[NEIGHBOUR]) <= set(planted.plants[ENVIRONMENT])
 
 
-def test_a_node_group_is_listed_before_its_instances_which_it_would_replace(planted):
+def test_node_group_is_listed_before_its_instances(planted):
     kinds = list(
         dict.fromkeys(resource.kind for resource in planted.leftovers[ENVIRONMENT].orphans)
     )
@@ -285,7 +285,7 @@ def test_the_policies_of_people_stay_and_another_kinds_does_not(planted):
 IN_A_CLUSTER = {"cluster", "node group"}
 
 
-def test_what_is_perhaps_anothers_is_removed_only_by_who_has_looked_whose_it_is(planted):
+def test_untagged_resource_asks_for_its_owner_first(planted):
     commands = [
         resource.remove
         for resource in planted.leftovers[ENVIRONMENT].orphans
@@ -310,7 +310,7 @@ def test_what_is_ours_by_its_tag_has_its_command_alone(small):
     assert all(remainder.remove.startswith("aws eks delete-") for remainder in leftovers)
 
 
-def test_an_alarm_of_another_tool_that_begins_with_the_same_name_is_not_ours(planted):
+def test_alarm_of_another_tool_with_our_prefix_is_not_ours(planted):
     make_alarm(planted.world, f"{ENVIRONMENT}-cpu", "AWS/EC2")
     assert f"{ENVIRONMENT}-cpu" not in {resource.name for resource in search(planted).orphans}
 
@@ -323,7 +323,7 @@ def test_a_terminated_instance_is_gone(planted):
 
 
 @pytest.mark.parametrize("kind", sorted(set(SEARCHES) - {"stacks"}))
-def test_a_kind_that_may_not_be_searched_is_told_with_the_right_that_is_missing(planted, kind):
+def test_denied_search_names_the_missing_right(planted, kind):
     operations: list[str] = []
     owned = ResourceOwnership.discover(planted.world.account(), [NEIGHBOUR])
     list(SEARCHES[kind](planted.world.account(asked=operations), owned))
@@ -340,7 +340,7 @@ def test_a_kind_that_may_not_be_searched_is_told_with_the_right_that_is_missing(
     )
 
 
-def test_a_key_that_shuts_this_identity_out_is_anothers_and_hides_no_other(planted, monkeypatch):
+def test_key_that_denies_us_hides_no_other(planted, monkeypatch):
     account = planted.world.account()
     ours = key_of(planted)
     shut = account.client("kms").create_key(Description="closed")["KeyMetadata"]["KeyId"]
@@ -365,7 +365,7 @@ def test_a_key_that_shuts_this_identity_out_is_anothers_and_hides_no_other(plant
     assert (ours in leftovers, shut in leftovers) == (True, False)
 
 
-def test_a_denied_kind_does_not_end_the_search_of_the_others(planted):
+def test_denied_kind_does_not_end_the_search(planted):
     remainder = find_leftovers(planted.world.account(denied="ListKeys"), [NEIGHBOUR])
     assert list(remainder.failures) == ["KMS keys"]
     assert any(resource.kind == "snapshot" for resource in remainder.orphans)
@@ -383,7 +383,7 @@ def test_a_denied_kind_does_not_end_the_search_of_the_others(planted):
         ("post", False),
     ],
 )
-def test_a_name_counts_to_its_last_part_and_never_where_it_is_a_neighbours(name, ours):
+def test_name_counts_to_its_last_part(name, ours):
     owned = ResourceOwnership(name="post", cluster="tandem-post", neighbours=("post-us-east-2",))
     assert owned.has_own_name(name) is ours
 

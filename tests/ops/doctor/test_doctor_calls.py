@@ -129,7 +129,7 @@ def test_the_reference_has_the_policy_of_the_example() -> None:
     assert document == build_command_policy(example.record, "doctor")
 
 
-def test_the_document_has_a_row_for_each_check_in_its_order_and_says_which_are_needed() -> None:
+def test_page_has_a_row_for_each_check() -> None:
     rows = re.findall(
         r"^\| ([a-z-]+) \| .* \| (yes|no) \|$", (ROOT / "docs/doctor.md").read_text(), re.MULTILINE
     )

@@ -1101,7 +1101,7 @@ def test_what_is_deployed_is_held_against_the_file(
     expect(world, check, lines, words)
 
 
-def test_an_add_on_that_is_not_pinned_prints_what_to_write(world: World) -> None:
+def test_unpinned_add_on_prints_what_to_write(world: World) -> None:
     world.alter(cluster={"kubernetes": "1.34"})
     world.facts.addons["aws-mountpoint-s3-csi-driver"] = ["v2.9.9-eksbuild.1"]
     commands = [line.command for line in world.lines("addons") if line.level == "warn"]
@@ -1129,7 +1129,7 @@ def test_a_fence_is_a_warning_and_names_who_set_it(world: World) -> None:
     expect(world, "fleet", "warn0", "behind a fence, of reap: idle")
 
 
-def test_a_bucket_that_is_gone_beside_a_node_group_is_unknown(world: World) -> None:
+def test_missing_bucket_beside_a_node_group_is_unknown(world: World) -> None:
     cluster(world)
     node_group(world)
     expect(world, "fleet", "unknown3")
@@ -1189,7 +1189,7 @@ def test_a_declared_bucket_that_is_there_is_ours(world: World) -> None:
     expect(world, "bucket", "ok0")
 
 
-def test_images_that_their_registry_has_are_asked_for_by_their_digest(world: World) -> None:
+def test_images_are_asked_for_by_their_digest(world: World) -> None:
     references: list[str] = []
     world.digest_of = lambda reference: references.append(reference) or "sha256:"
     assert "fail" not in world.levels("images")

@@ -66,13 +66,13 @@ def test_what_a_check_found_before_it_was_denied_stays(world: World) -> None:
     assert second.message == "s3://b: denied"
 
 
-def test_every_check_has_its_lines_in_the_order_of_the_table(world: World) -> None:
+def test_lines_are_in_the_order_of_checks(world: World) -> None:
     assert list(dict.fromkeys(line.check for line in world.lines())) == [
         check.id for check in CHECKS
     ]
 
 
-def test_a_healthy_account_before_its_first_deploy_lets_a_pipeline_go_on(world: World) -> None:
+def test_healthy_account_before_its_first_deploy_passes(world: World) -> None:
     lines = world.lines()
     assert exit_code(lines, strict=False) == 0
     assert {line.level for line in lines} == {"ok", "warn"}

@@ -129,7 +129,7 @@ def test_a_call_that_fails_is_asked_again_or_unknown(
     assert [f"{line.level}{line.code}" for line in world.lines(check)] == lines
 
 
-def test_a_registry_that_does_not_answer_is_asked_once_and_unknown(world: World) -> None:
+def test_silent_registry_is_asked_once(world: World) -> None:
     hosts: list[str] = []
 
     def silent(reference: str) -> str:

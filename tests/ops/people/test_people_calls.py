@@ -104,7 +104,7 @@ def stopped(world: World, passes: int) -> None:
         world.advance(GUARDED.grace_minutes + 5)
 
 
-def test_a_stop_that_ends_what_eks_keeps_makes_the_calls_of_its_table() -> None:
+def test_stop_makes_the_calls_of_its_table() -> None:
     world = raised_world()
     world.ignores = True
     stopped(world, passes=3)
@@ -143,7 +143,7 @@ def test_a_clear_makes_the_calls_of_its_table() -> None:
     assert set(world.calls) == own("stop --release")
 
 
-def test_the_runner_may_call_what_a_raise_a_relabel_and_an_end_do_and_read_the_bucket() -> None:
+def test_runner_may_make_the_calls_of_its_steps() -> None:
     guard = list_command_calls("start", "relabel by the runner", "stop --end")
     further_calls = {("s3", "ListObjectsV2"), ("autoscaling", "DescribeScalingActivities")}
     assert {row.call for row in RUNNER_RIGHTS if row.call} == guard | further_calls

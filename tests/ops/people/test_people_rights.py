@@ -90,7 +90,7 @@ CHANGES = [
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("kind", PEOPLE)
-def test_a_kind_is_allowed_every_call_of_a_command_that_it_may_run(
+def test_kind_may_make_every_call_of_its_commands(
     full: Environment, kind: PeopleKind, command: str
 ) -> None:
     request_rows = requests(full, command)
@@ -103,7 +103,7 @@ def test_a_kind_is_allowed_every_call_of_a_command_that_it_may_run(
 
 @pytest.mark.parametrize(("command", "action", "on"), CHANGES)
 @pytest.mark.parametrize("kind", PEOPLE)
-def test_a_change_is_denied_to_whoever_may_not_run_its_command(
+def test_change_is_denied_without_its_command(
     full: Environment, kind: PeopleKind, command: str, action: str, on: Any
 ) -> None:
     answers = [
@@ -232,7 +232,7 @@ def statements(environment: Environment) -> Iterator[tuple[PeopleKind, dict[str,
             yield kind, statement
 
 
-def test_no_action_is_a_wildcard_and_every_statement_has_a_resource(full: Environment) -> None:
+def test_no_action_is_a_wildcard(full: Environment) -> None:
     for _, statement in statements(full):
         assert [action for action in statement["Action"] if "*" in action] == []
         assert statement["Resource"] != []
@@ -255,7 +255,7 @@ def types(reference: dict[str, Any], action: str) -> list[str]:
     return [pattern for kind in taken for pattern in of[kind.lower()]["ARNFormats"]]
 
 
-def test_a_bare_wildcard_stands_only_where_an_action_takes_no_narrower_resource(
+def test_bare_wildcard_stands_only_where_it_must(
     full: Environment, reference: dict[str, Any]
 ) -> None:
     wide = {
@@ -267,7 +267,7 @@ def test_a_bare_wildcard_stands_only_where_an_action_takes_no_narrower_resource(
     assert {action for action in wide if types(reference, action)} == set(WILDCARD_REASONS)
 
 
-def test_every_other_resource_is_of_a_type_that_its_action_takes(
+def test_every_resource_is_of_its_actions_type(
     full: Environment, reference: dict[str, Any]
 ) -> None:
     strange = [
@@ -287,7 +287,7 @@ def _fits(pattern: str, arn: str) -> bool:
     return re.fullmatch(spelt, VARIABLE.sub("x", arn)) is not None
 
 
-def test_every_condition_is_one_that_its_action_or_its_resource_knows(
+def test_every_condition_is_known_to_its_resource(
     full: Environment, reference: dict[str, Any]
 ) -> None:
     """Global keys aside: the region of a request, and what a role is passed to."""
@@ -317,7 +317,7 @@ def test_every_condition_is_one_that_its_action_or_its_resource_knows(
         assert any(spelt in kind.get("ConditionKeys", []) for kind in fitting), (key, arn)
 
 
-def test_every_place_with_a_wildcard_says_why_and_no_other_does(full: Environment) -> None:
+def test_every_wildcard_has_its_reason(full: Environment) -> None:
     mirrored = full.model_copy(
         update={"registry_mirrors": {"quay.io": "111122223333.dkr.ecr.eu-west-1.amazonaws.com"}}
     )
