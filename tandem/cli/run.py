@@ -60,6 +60,7 @@ from tandem.run.run_client import BEAT_LIMIT, RunClient, name_people
 from tandem.run.run_keys import find_run_id_fault, lease_run
 from tandem.run.run_refusals import list_refusals
 from tandem.run.run_values import LastStep, RunRecord, RunRequest, estimate_round_s
+from tandem.run.starts_options import StartsOption, compare_starts
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 
 ANSWER_POLL_S = 2.0
@@ -636,11 +637,11 @@ def _list_money_rows(draft: RunDraft) -> Iterator[TextRow]:
     )
 
 
-def _list_starts_options(inputs: run_plan.RunPlanInputs) -> Sequence[run_plan.StartsOption]:
+def _list_starts_options(inputs: run_plan.RunPlanInputs) -> Sequence[StartsOption]:
     """Return what other numbers of starts cost; none where the servers start once or never."""
     if inputs.experiment.sweep or inputs.request.until != "judge":
         return ()
-    return run_plan.compare_starts(inputs)
+    return compare_starts(inputs)
 
 
 def _format_phase(steps: Sequence[run_plan.StepEstimate]) -> str:

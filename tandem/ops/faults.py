@@ -71,11 +71,10 @@ class AwsCall(NamedTuple):
 
 def list_calls(*rows: str) -> tuple[AwsCall, ...]:
     """Return the calls of rows that each name a service and then its operations."""
-    return tuple(
-        AwsCall(service, name)
-        for service, *operations in map(str.split, rows)
-        for name in operations
-    )
+    calls = list[AwsCall]()
+    for service, *operations in map(str.split, rows):
+        calls += [AwsCall(service, operation) for operation in operations]
+    return tuple(calls)
 
 
 class AccessDeniedError(ExternalError):

@@ -22,7 +22,7 @@ from tandem.ops.account import AccountClients, build_aws_command, tags_of
 from tandem.ops.destroy.fleet import has_bucket
 from tandem.ops.destroy.stacks import PERMANENT_KIND, list_stacks
 from tandem.ops.faults import AccessDeniedError
-from tandem.ops.listed_kinds import LISTED_KINDS
+from tandem.ops.leftover_kinds import LISTED_KINDS
 from tandem.ops.ownership import ResourceOwnership
 from tandem.shell_command import quote_command
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 from tandem.aws.faults import ANSWER_CODES, error_code
@@ -22,7 +23,8 @@ from tandem.ops.guard_config import build_arn
 
 def has_denial(failures: Iterable[str]) -> bool:
     """Return whether a sentence of a stop's report says that these credentials lack a right."""
-    return any(f"{code}:" in sentence for sentence in failures for code in ANSWER_CODES["denied"])
+    words = [f"{code}:" for code in ANSWER_CODES["denied"]]
+    return any(word in sentence for sentence, word in product(failures, words))
 
 
 def invoke_stop_function(

@@ -157,9 +157,11 @@ def read_reaper_path(
         f"looked {max(_count_minutes(fleet.now - max(passes)), 0)} min ago, looks every"
         f" {PASS_MINUTES} min"
     )
-    if next_stop := foretell_stop(fleet, config):
-        return StopPath("reaper", "armed", f"{sentence}; acts because {next_stop[1]}", next_stop[0])
-    return StopPath("reaper", "armed", sentence)
+    next_stop = foretell_stop(fleet, config)
+    if next_stop is None:
+        return StopPath("reaper", "armed", sentence)
+    at, reason = next_stop
+    return StopPath("reaper", "armed", f"{sentence}; acts because {reason}", at)
 
 
 def read_statistics(

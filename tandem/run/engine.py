@@ -338,13 +338,15 @@ class RunEngine:
         journal = self.work.journal
         if end.state == "waiting":
             lease_count = len(journal.run.leases)
-            at, name = PARK_INDEX + lease_count, f"{PARK}-{lease_count}"
+            at = PARK_INDEX + lease_count
+            name = f"{PARK}-{lease_count}"
             # the step's look at its servers ends with it
             changes: dict[str, Any] = {"result": {}}
             if record.note:  # the reason why the lease was too short
                 end = LeaseEndError(f"{end.reason}; {record.step} was at: {record.note}")
         else:
-            at, name = len(list_steps(self.run_work)), END
+            at = len(list_steps(self.run_work))
+            name = END
             changes = {"state": "failed", "ended_at": self.work.world.now().isoformat()}
 
         self._begin_step(at, name, {"state": end.state, "reason": end.reason})

@@ -61,5 +61,5 @@ def build_arms(
                 num_speculative_tokens=variant.num_speculative_tokens,
             ),
         )
-        for index, variant in enumerate(variants[variant_name] for variant_name in chosen_names)
+        for index, variant in enumerate(map(variants.__getitem__, chosen_names))
     )

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, Literal
 
 import msgspec
@@ -136,7 +137,7 @@ def look_at_job(work: StepWork, name: str) -> JobLook:
         return JobLook(name=name, state="absent")
     _require_own_job(work, job)
     pods = _list_job_pods(work, name)
-    statuses = [row for pod in pods for row in list_container_statuses(pod)]
+    statuses = list(chain.from_iterable(map(list_container_statuses, pods)))
     failure = _find_last_failure(statuses)
     state, reason = _read_conditions(job)
     words = _read_last_words(failure) or reason or describe_waiting(work, pods)

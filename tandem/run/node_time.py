@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 from tandem.errors import ExternalError
@@ -151,7 +152,7 @@ def _list_activities(
         pages = iterate_pages(
             clients.autoscaling, "describe_scaling_activities", AutoScalingGroupName=group
         )
-        for activity in (row for page in pages for row in page["Activities"]):
+        for activity in chain.from_iterable(page["Activities"] for page in pages):
             if activity["StartTime"] < since:
                 break
             yield activity

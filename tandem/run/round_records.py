@@ -193,12 +193,11 @@ def write_job_files(store: ObjectStore, job: str, files: Sequence[str], folder: 
         ExternalError: S3 failed for longer than S3_RETRY_S.
     """
     keys = retry_upload(lambda: [row.key for row in store.list(f"{job}-")], S3_RETRY_S)
-    contents = {
-        file: _read_object(store, key)
-        for key in keys
-        for file in files
-        if key.endswith(f"/{Path(file).name}")
-    }
+    contents = dict[str, bytes | None]()
+    for key in keys:
+        for file in files:
+            if key.endswith(f"/{Path(file).name}"):
+                contents[file] = _read_object(store, key)
     if len(contents) < len(files):
         return f"{store.url(job)} lacks {', '.join(sorted(set(files) - set(contents)))}"
     _write_files(folder, contents)

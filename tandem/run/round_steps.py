@@ -235,7 +235,8 @@ def _begin_attempt(
     result: dict[str, Any],
 ) -> StepProgress:
     """Record the servers before the Job of an attempt is made, or return why it has to wait."""
-    if silence := _describe_silence(work):
+    silence = _describe_silence(work)
+    if silence:
         return StepProgress(note=silence, result=work.result)
     progress = check(work)
     if progress.state != "done":
@@ -306,7 +307,8 @@ def run_llmperf(work: StepWork) -> StepProgress:
     is_lease_over = left_s is not None and left_s < LEASE_MARGIN_S
     is_late = is_lease_over or work.count_elapsed_s() > LLMPERF_WAIT_S
     fault = ""
-    if change := _describe_change(work):
+    change = _describe_change(work)
+    if change:
         fault = f"does not count: {change}"
     elif look.state == "failed":
         fault = f"failed: {look.words or 'it says nothing'}"

@@ -93,11 +93,10 @@ class RunClient:
     """
 
     def __init__(self, environment: Environment, boto_session: Any = None) -> None:
-        self.environment, self.session = environment, boto_session or create_session()
-        self.clients, self.config = (
-            create_guard_clients(environment, self.session),
-            build_guard_config(environment),
-        )
+        self.environment = environment
+        self.session = boto_session or create_session()
+        self.clients = create_guard_clients(environment, self.session)
+        self.config = build_guard_config(environment)
         self.file = ObjectFile(self.clients, self.config)
         self._steps: dict[str, tuple[object, StepRecord]] = {}
 

@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import msgspec
-
 from tandem.artifacts.survey import SurveyRow
 from tandem.bench.plan.estimate import FIRST_TOKEN_S, TOKEN_S, estimate_turn_s
 from tandem.bench.plan.run_size import SIZES
-from tandem.bench.plan.schedule import FEWEST_ROUNDS, control_numbers
+from tandem.bench.plan.schedule import control_numbers
 from tandem.bench.plan.settings import build_settings
 from tandem.bench.records.manifest import ManifestArm
 from tandem.declarations.catalogue import Catalogue
@@ -54,9 +52,7 @@ QUALITY_WAIT_MINUTES = 285.0
 # the end of a lease, in which nothing new begins: all goes to zero, so that no stop has to act
 LEASE_MARGIN_MINUTES = 10.0
 COMPILE_EXTRA_MINUTES = 90.0  # for nodes and transfers, in addition to compile.deadline_hours
-STARTS_CHOICES = (1, 2, 6)
 ITEMS_OF_WORD = 200  # tandem.judge.quality.FEWEST_ITEMS, which is loaded with scipy
-STARTS_OF_WORD = 6  # tandem.judge.interval.FEWEST_STARTS, which is loaded with scipy
 ASSUMED = "assumed"  # no source gives it
 
 
@@ -246,16 +242,6 @@ class RunEstimate:
         return any(step.is_bound for step in self.steps)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartsOption:
-    """The cost of so many starts of each server, and the basis of the verdict's word with them."""
-
-    starts: int
-    rounds: int
-    word_scope: str
-    estimate: RunEstimate
-
-
 def count_items(task: QualityTask) -> int:
     """Return the most items of a task that are asked."""
     return task.items if task.sha256 else min(task.items, OWN_ITEMS)
@@ -294,13 +280,6 @@ def assign_starts(rounds: int, control_rounds: int, starts: int) -> tuple[int, .
     return tuple(numbers)
 
 
-def describe_word_scope(rounds: int, starts: int) -> str:
-    """Return the basis of the verdict's word (tandem.judge.headline)."""
-    if rounds < FEWEST_ROUNDS:
-        return "no verdict"
-    return "restarts covered" if starts >= STARTS_OF_WORD else "restarts not covered"
-
-
 def estimate_run(inputs: RunPlanInputs) -> RunEstimate:
     """Return the steps of a run, each in the lease that holds it."""
     nodes = max(inputs.nodes, 1)
@@ -313,20 +292,6 @@ def estimate_run(inputs: RunPlanInputs) -> RunEstimate:
     if not inputs.needs_nodes:
         return RunEstimate(steps=free_steps, nodes=0)
     return RunEstimate(steps=(*free_steps, *priced_steps), nodes=nodes)
-
-
-def compare_starts(inputs: RunPlanInputs) -> tuple[StartsOption, ...]:
-    """Return the cost of 1, 2 and 6 starts of each server, with no fewer rounds than starts."""
-    options = []
-    for starts in STARTS_CHOICES:
-        rounds = max(inputs.request.rounds, starts)
-        request = msgspec.structs.replace(inputs.request, starts=starts, rounds=rounds)
-        estimate = estimate_run(replace(inputs, request=request))
-        word_scope = describe_word_scope(rounds, starts)
-        options.append(
-            StartsOption(starts=starts, rounds=rounds, word_scope=word_scope, estimate=estimate)
-        )
-    return tuple(options)
 
 
 # step, without the suffix of its name -> title, minutes, minutes to its deadline, which the runner
@@ -405,7 +370,8 @@ def _list_all_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
     if inputs.experiment.sweep:
         yield from _list_pair_steps(inputs, inputs.experiment.sweep)
         return
-    request, (round_minutes, control_minutes) = inputs.request, inputs.round_minutes
+    request = inputs.request
+    round_minutes, control_minutes = inputs.round_minutes
     yield from _list_compile_steps(inputs)
     controls = control_numbers(request.rounds, request.control_rounds)
     start = 1
@@ -452,7 +418,8 @@ def _list_compile_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
 
 def _list_pair_steps(inputs: RunPlanInputs, sweep: Sweep) -> Iterator[StepEstimate]:
     """Yield a step for each candidate of a sweep, as if none were eliminated, then the decision."""
-    request, (round_minutes, control_minutes) = inputs.request, inputs.round_minutes
+    request = inputs.request
+    round_minutes, control_minutes = inputs.round_minutes
     hours = inputs.experiment.compile.deadline_hours if inputs.gaps.artifacts else 0
     minutes = request.rounds * round_minutes + request.control_rounds * control_minutes
     minutes += hours * 60 + SERVE_MINUTES + READY_MINUTES + inputs.quality_minutes + END_MINUTES

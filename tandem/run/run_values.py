@@ -203,15 +203,15 @@ def _iterate_rounds(steps: Iterable[StepRecord]) -> Iterator[dict[str, Any]]:
 
 def count_paid_s(steps: Iterable[StepRecord], leases: Iterable[LeaseSpan]) -> float:
     """Return the seconds with nodes in ended steps, each second once; open ones count nothing."""
-    spans = sorted(
-        (max(step.started_at, lease.raised_at), min(step.ended_at, lease.empty_at or step.ended_at))
-        for lease in leases
-        for step in steps
-        if step.ended_at
-    )
+    ended_steps = [(step.started_at, step.ended_at) for step in steps if step.ended_at]
+    spans = []
+    for lease in leases:
+        for started_at, ended_at in ended_steps:
+            last_moment = min(ended_at, lease.empty_at or ended_at)
+            spans.append((max(started_at, lease.raised_at), last_moment))
     paid_s = 0.0
     reached = ""
-    for first, last in spans:
+    for first, last in sorted(spans):
         start = max(first, reached)
         if start < last:
             paid_s += (datetime.fromisoformat(last) - datetime.fromisoformat(start)).total_seconds()

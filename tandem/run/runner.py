@@ -69,7 +69,8 @@ class Runner:
         self.engine: RunEngine | None = None
         self._beaten_at: datetime | None = None
         self._has_started = False
-        self._ended_runs, self._logged = set[str](), set[str]()
+        self._ended_runs = set[str]()
+        self._logged = set[str]()
         self._parked_experiments = set[str]()  # whose servers a run set to 0 at its end
         self._delayed_keys = set[str]()
         self._digests = {
@@ -204,7 +205,8 @@ class Runner:
         work = StepWork(world=world, journal=journal, experiment=experiment)
         while work.has_lease:
             end_own_lease(work)
-        if command := delete_run_jobs(world, journal.run.experiment, journal.run.run):
+        command = delete_run_jobs(world, journal.run.experiment, journal.run.run)
+        if command:
             reason = (
                 f"{reason}; if its namespace is still there, an admin deletes the run's Jobs:"
                 f" {command}"

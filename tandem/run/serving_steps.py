@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
+from itertools import chain
 
 from tandem.run.cluster import Object
 from tandem.run.jobs import list_container_statuses
@@ -127,9 +128,8 @@ def wait_until_ready(work: StepWork) -> StepProgress:
     details = []
     for name in waiting:
         pods = list_unfinished_pods(work, name)
-        counts = [
-            row.get("restartCount", 0) for pod in pods for row in list_container_statuses(pod)
-        ]
+        statuses = chain.from_iterable(map(list_container_statuses, pods))
+        counts = [row.get("restartCount", 0) for row in statuses]
         trouble = servers[name].trouble if name in servers else f"{len(pods)} pods"
         if max(counts, default=0) >= MAX_RESTARTS:
             raise RunEndError(
@@ -198,11 +198,7 @@ def restart_servers(work: StepWork) -> StepProgress:
     if not work.result.get("phase") or work.result["phase"] == "again":
         return _begin_restart(work)
     uids: set[str] = set(work.result["uids"])
-    leaving = [
-        arm
-        for arm in work.arms
-        if uids & {pod["metadata"]["uid"] for pod in list_unfinished_pods(work, arm)}
-    ]
+    leaving = [arm for arm in work.arms if uids & _list_uids(work, arm)]
     if leaving or (work.result["phase"] == "down" and _has_claims(work, uids)):
         for arm in work.arms:
             work.world.cluster.scale_deployment(work.namespace, arm, 0)
@@ -228,7 +224,7 @@ def _begin_restart(work: StepWork) -> StepProgress:
     if lease.raised_at > last_end:
         return StepProgress(state="done", note="the new lease started the servers anew")
     placements = {name: server.placement for name, server in read_servers(work).items()}
-    uids = [pod["metadata"]["uid"] for arm in work.arms for pod in list_unfinished_pods(work, arm)]
+    uids = sorted(chain.from_iterable(_list_uids(work, arm) for arm in work.arms))
     former = work.result.get("former") or placements
     since = work.world.now().isoformat()
     result = {"former": former, "uids": uids, "phase": "down", "since": since}
@@ -238,10 +234,13 @@ def _begin_restart(work: StepWork) -> StepProgress:
 def _has_claims(work: StepWork, uids: set[str]) -> bool:
     """Return whether claims of the deleted pods still exist."""
     claims = work.world.cluster.list_objects("resourceclaims", work.namespace)
-    owners = {
-        owner["uid"] for claim in claims for owner in claim["metadata"].get("ownerReferences") or []
-    }
-    return bool(owners & uids)
+    rows = [claim["metadata"].get("ownerReferences") or [] for claim in claims]
+    return any(owner["uid"] in uids for owner in chain.from_iterable(rows))
+
+
+def _list_uids(work: StepWork, arm: str) -> set[str]:
+    """Return the uids of a server's pods that have not ended."""
+    return {pod["metadata"]["uid"] for pod in list_unfinished_pods(work, arm)}
 
 
 def _finish_restart(work: StepWork) -> StepProgress:

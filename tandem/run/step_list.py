@@ -55,10 +55,12 @@ def list_steps(work: StepWork) -> list[StepSpec]:
         case "stage":
             return list(_list_free_steps(artifact_steps.check_bucket))
         case "compile":
-            raise_nodes, wait_for_nodes = _raise_if_missing, _wait_if_raised
+            raise_nodes = _raise_if_missing
+            wait_for_nodes = _wait_if_raised
             work_steps = iter([_build_compile_step(work)])
         case "judge":
-            raise_nodes, wait_for_nodes = fleet_steps.raise_nodes, fleet_steps.wait_for_nodes
+            raise_nodes = fleet_steps.raise_nodes
+            wait_for_nodes = fleet_steps.wait_for_nodes
             is_sweep = work.experiment.sweep is not None
             work_steps = _list_sweep_steps(work) if is_sweep else _list_measuring_steps(work)
     return [

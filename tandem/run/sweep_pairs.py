@@ -45,6 +45,11 @@ class PairState:
         return bool(self.failure) or self.verdict is not None
 
     @property
+    def is_simulated(self) -> bool:
+        """Whether its servers are simulated."""
+        return any(step.result.get("is_simulated") for step in self.steps.values())
+
+    @property
     def has_figures(self) -> bool:
         """Whether a search can use the pair's figures.
 

@@ -84,9 +84,10 @@ def choose_candidate(work: StepWork) -> StepProgress:
     }
     variant = variants[search.next] if search.next else ""
     reason = search.reason
-    if variant and (fault := _find_budget_fault(work, pairs)):
+    budget_fault = _find_budget_fault(work, pairs) if variant else ""
+    if budget_fault:
         variant = ""
-        reason = fault
+        reason = budget_fault
     note = f"{variant}: {reason}" if variant else f"no further candidate: {reason}"
     return StepProgress(
         state="done", note=note, result={"variant": variant, "eliminated": eliminated}
@@ -212,9 +213,7 @@ def build_record(work: StepWork) -> SweepRecord:
         )
         for candidate, variant in variants.items()
     )
-    is_simulated = any(
-        step.result.get("is_simulated") for pair in pairs for step in pair.steps.values()
-    )
+    is_simulated = any(pair.is_simulated for pair in pairs)
     winner = variants[decision.winner] if decision.winner else ""
     output_note = _describe_output(by_variant[winner]) if winner else ""
     rejections = _count_rejections(pairs)

@@ -22,14 +22,13 @@ from tandem.run.run_plan import (
     RunPlanInputs,
     StepEstimate,
     assign_starts,
-    compare_starts,
     count_items,
-    describe_word_scope,
     estimate_run,
     find_gaps,
 )
 from tandem.run.run_refusals import list_refusals
 from tandem.run.run_values import RunRequest
+from tandem.run.starts_options import compare_starts, describe_word_scope
 
 MODELS = ("Qwen/Qwen3-32B", "Qwen/Qwen3-1.7B")
 ARTIFACTS = ("qwen3-32b-none", "qwen3-32b-fused")

@@ -6,6 +6,7 @@ Invariant: unreadable state is an obstacle too; unknown is never taken for gone.
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from tandem.declarations import names
@@ -31,11 +32,8 @@ def list_nodes(account: AccountClients, node_group: str = "") -> dict[str, str]:
     filters.append({"Name": "instance-state-name", "Values": list(ALIVE_STATES)})
     where = f"instances of {node_group or account.cluster}"
     rows = account.list_rows("ec2", "DescribeInstances", "Reservations", where, Filters=filters)
-    return {
-        instance["InstanceId"]: instance["State"]["Name"]
-        for row in rows
-        for instance in row["Instances"]
-    }
+    instances = chain.from_iterable(row["Instances"] for row in rows)
+    return {instance["InstanceId"]: instance["State"]["Name"] for instance in instances}
 
 
 def require_parked_fleet(

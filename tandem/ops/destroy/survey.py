@@ -64,7 +64,7 @@ def survey_teardown(account: AccountClients, *, gitops_gone: bool) -> TeardownSu
         if "Cluster" in stacks_by_kind and read_cluster(account):
             _require_objects_removed(account, gitops_gone=gitops_gone)
     return TeardownSurvey(
-        stacks={stack: sum(1 for _ in list_resources(account, stack)) for stack in stacks},
+        stacks={stack: len(list(list_resources(account, stack))) for stack in stacks},
         permanent_resources=tuple(_list_permanent_resources(account)),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Literal
 
 from tandem.declarations.catalogue import Catalogue
@@ -48,9 +49,7 @@ class DoctorContext:
 
     def list_models(self) -> list[ModelConfig]:
         """Return every model that the hosted experiments serve, each once."""
-        ids = dict.fromkeys(
-            name for experiment in self.experiments for name in experiment.all_models()
-        )
+        ids = dict.fromkeys(chain.from_iterable(row.all_models() for row in self.experiments))
         return [self.catalogue.models[name] for name in ids if name in self.catalogue.models]
 
 

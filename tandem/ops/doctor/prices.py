@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tandem.declarations import names
@@ -105,7 +106,8 @@ def _read_price(account: AccountClients, unit: PricedUnit, code: str, region: st
         ServiceCode=unit.service,
         Filters=filters,
     )
-    prices = {price for text in answer["PriceList"] for price in _list_prices(json.loads(text))}
+    products = map(json.loads, answer["PriceList"])
+    prices = set(chain.from_iterable(map(_list_prices, products)))
     return prices.pop() if len(prices) == 1 else None
 
 

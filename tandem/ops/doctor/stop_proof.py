@@ -82,7 +82,8 @@ class _StopProof:
     """One schedule and its result; nothing is made before the fleet was seen to be idle."""
 
     def __init__(self, account: AccountClients) -> None:
-        self.account, self.config = account, build_guard_config(account.environment)
+        self.account = account
+        self.config = build_guard_config(account.environment)
         self.group_flags = {"name": self.config.cluster, "nodegroupName": self.config.node_group}
         self.initial_fleet = self._require_idle_fleet()
         self.known_update_ids = self._list_update_ids()
@@ -197,7 +198,8 @@ class _StopProof:
         end_s = time.monotonic() + START_DELAY_S + RESULT_TIMEOUT_S
         while True:
             try:
-                if finding := self._poll_result():
+                finding = self._poll_result()
+                if finding is not None:
                     return finding
             except AccessDeniedError:
                 raise

@@ -153,11 +153,12 @@ def _fill_arns(environment: Environment) -> dict[str, list[str]]:
 def _list_object_arns(environment: Environment) -> dict[str, list[str]]:
     """Return the ARNs of the bucket's objects."""
     prefix = object_prefix(environment)
-    keys = {name: [prefix + key for key in own_keys] for name, own_keys in _OWN_KEYS.items()}
-    return {
-        name: [build_bucket_arn(environment, f"/{key}") for key in target_keys]
-        for name, target_keys in (keys | _SHARED_KEYS).items()
-    }
+    arns = {}
+    for name, keys in _OWN_KEYS.items():
+        arns[name] = [build_bucket_arn(environment, f"/{prefix}{key}") for key in keys]
+    for name, keys in _SHARED_KEYS.items():
+        arns[name] = [build_bucket_arn(environment, f"/{key}") for key in keys]
+    return arns
 
 
 def _list_declared_arns(environment: Environment) -> dict[str, Iterable[str]]:

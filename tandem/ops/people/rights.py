@@ -8,8 +8,7 @@ recorded calls.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import groupby
-from operator import itemgetter
+from itertools import chain
 from typing import NamedTuple
 
 from tandem.declarations.names import PEOPLE, PeopleKind
@@ -42,10 +41,10 @@ class IamRight(NamedTuple):
 
 def _join_rows(*mappings: TargetRows) -> TargetRows:
     """Return the rows of several mappings; rows of the same target are joined."""
-    targets = dict.fromkeys(target for rows in mappings for target in rows)
-    return {
-        target: ", ".join(rows[target] for rows in mappings if target in rows) for target in targets
-    }
+    calls: dict[str, list[str]] = {}
+    for target, text in chain.from_iterable(rows.items() for rows in mappings):
+        calls.setdefault(target, []).append(text)
+    return {target: ", ".join(texts) for target, texts in calls.items()}
 
 
 _OBSERVE = {
@@ -330,12 +329,13 @@ def _iterate_rights(kind: PeopleKind | None, need: str, rows: TargetRows) -> Ite
                 yield IamRight(kind, need, target, action, None)
 
 
-RIGHTS = tuple(
-    right
-    for kind, needs in NEEDS.items()
-    for need, rows in needs.items()
-    for right in _iterate_rights(kind, need, rows)
-)
+def _list_all_rights() -> Iterator[IamRight]:
+    for kind, needs in NEEDS.items():
+        for need, rows in needs.items():
+            yield from _iterate_rights(kind, need, rows)
+
+
+RIGHTS = tuple(_list_all_rights())
 _RUNNER_ROWS = _join_rows(
     _RAISE,
     _END,
@@ -388,9 +388,10 @@ def list_rights(kind: PeopleKind) -> dict[str, list[str]]:
 def group_rights(rights: Iterable[IamRight]) -> dict[str, list[str]]:
     """Return the actions of rights by their target, in alphabetical order."""
     pairs = sorted({(right.target, right.action) for right in rights if right.action})
-    return {
-        target: [action for _, action in rows] for target, rows in groupby(pairs, itemgetter(0))
-    }
+    actions: dict[str, list[str]] = {}
+    for target, action in pairs:
+        actions.setdefault(target, []).append(action)
+    return actions
 
 
 def list_needs(target: str, actions: Collection[str]) -> list[str]:
@@ -449,11 +450,10 @@ _REASON_ROWS = (
     "secret: Secrets Manager ends the ARN with six characters of its own",
     "all stacks: their names would make the policy longer than IAM takes; stacks are only read",
 )
-TARGET_REASONS = {
-    target: reason
-    for targets, _, reason in (row.partition(": ") for row in _REASON_ROWS)
-    for target in targets.split(", ")
-}
+TARGET_REASONS: dict[str, str] = {}
+for _row in _REASON_ROWS:
+    _targets, _, _reason = _row.partition(": ")
+    TARGET_REASONS |= dict.fromkeys(_targets.split(", "), _reason)
 """Why a target has a wildcard; one without a reason has none."""
 
 WILDCARD_REASONS = {
