@@ -170,18 +170,6 @@ def test_a_list_whose_token_repeats_ends_with_a_sentence(proxy: Proxy) -> None:
     assert len(proxy.requests) == 2
 
 
-def test_a_list_of_ever_new_tokens_ends_with_a_sentence(
-    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tandem.ops.account.MAX_PAGES", 5)
-    proxy.answer = lambda _: (200, schedule("s", f"token-{len(proxy.requests)}"))
-
-    with pytest.raises(TandemError, match="more than 5 pages"):
-        list(iterate_rows(create_client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
-
-    assert len(proxy.requests) == 6
-
-
 def test_rows_of_every_page_come_in_their_order(proxy: Proxy) -> None:
     pages = {"": schedule("a", "1"), "1": schedule("b", "2"), "2": schedule("c")}
     proxy.answer = lambda status: (200, pages[status.get("NextToken", "")])

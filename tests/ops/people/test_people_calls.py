@@ -21,8 +21,8 @@ from tandem.guard.node_labels import relabel_nodes
 from tandem.guard.normal_end import end_lease
 from tandem.guard.release import release_fence
 from tandem.ops.destroy.stack_deletion import BLOCKER_KINDS
-from tandem.ops.leftovers import BALANCER_KINDS
 from tandem.ops.leftover_kinds import LISTED_KINDS
+from tandem.ops.leftovers import BALANCER_KINDS
 from tandem.ops.people.rights import RUNNER_RIGHTS, list_command_calls
 
 ROOT = Path(__file__).parents[3]
