@@ -265,28 +265,37 @@ def _search_keys(
     denial: AccessDeniedError | None = None
     read_count = 0
     for row in account.list_rows("kms", "ListKeys", "Keys", "KMS keys"):
-        key = str(row["KeyId"])
         try:
-            metadata = account.ask("kms", "DescribeKey", key, KeyId=key)["KeyMetadata"]
-            if metadata.get("KeyManager") == "AWS":
-                continue
-            tags = tags_of(
-                list(account.list_rows("kms", "ListResourceTags", "Tags", key, KeyId=key))
-            )
+            metadata, tags = _read_key(account, str(row["KeyId"]))
         except AccessDeniedError as error:
             denial = error
             continue
         read_count += 1
-        note = str(metadata.get("Description", ""))
-        if not ownership.owns(tags, *note.split()):
-            continue
-        is_going = metadata["KeyState"] == "PendingDeletion"
-        if is_going:
-            note = f"{note}: KMS deletes it on {metadata['DeletionDate']:%Y-%m-%d}, until then free"
-        remove = "" if is_going else build_aws_command("kms schedule-key-deletion", key_id=key)
-        yield LeftoverResource(kind="KMS key", name=key, note=note, remove=remove, kept=is_going)
+        description = str(metadata.get("Description", ""))
+        if metadata.get("KeyManager") != "AWS" and ownership.owns(tags, *description.split()):
+            yield _describe_key(metadata, description)
     if denial and not read_count:
         raise denial
+
+
+def _read_key(account: AccountClients, key: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return a key as KMS describes it, and its tags; AWS's own keys have none."""
+    metadata = account.ask("kms", "DescribeKey", key, KeyId=key)["KeyMetadata"]
+    if metadata.get("KeyManager") == "AWS":
+        return metadata, {}
+    return metadata, tags_of(
+        list(account.list_rows("kms", "ListResourceTags", "Tags", key, KeyId=key))
+    )
+
+
+def _describe_key(metadata: dict[str, Any], description: str) -> LeftoverResource:
+    key = metadata["KeyId"]
+    if metadata["KeyState"] == "PendingDeletion":
+        day = f"{metadata['DeletionDate']:%Y-%m-%d}"
+        note = f"{description}: KMS deletes it on {day}, until then free"
+        return LeftoverResource(kind="KMS key", name=key, note=note, kept=True)
+    remove = build_aws_command("kms schedule-key-deletion", key_id=key)
+    return LeftoverResource(kind="KMS key", name=key, note=description, remove=remove)
 
 
 def _search_alarms(

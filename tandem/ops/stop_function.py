@@ -7,7 +7,7 @@ raise. The function's own role sets the size, and its code knows only 0.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Any
 
@@ -58,6 +58,15 @@ def invoke_stop_function(
             raise
         change = "deploy the Guard stack, or log in as one that may size the node group"
         raise ExternalError("it is not there", where=where, change=change) from error
+    return _read_actions(answer, where)
+
+
+def _read_actions(answer: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    """Return what the function did.
+
+    Raises:
+        ExternalError: it could not do all, or its answer cannot be read.
+    """
     advice = "the reaper tries again within 5 minutes; docs/runbook.md#fleet-will-not-go-to-zero"
     with convert_call_errors("reading what it did", where, advice):
         report = json.loads(answer["Payload"].read())

@@ -7,7 +7,7 @@ deletion, so that a run that is cut off leaves the other protections as they wer
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -210,16 +210,23 @@ def _remove_tagged(
     where = f"{name}s of {account.cluster}"
     filters = [{"Name": f"tag:{tag}", "Values": [value]}]
     for row in list(account.list_rows("ec2", operation, rows_key, where, Filters=filters)):
-        tags = tags_of(row.get("Tags") or row.get("TagSet"))
         # do not rely on the filter: check each resource before its deletion
-        is_own = tags.get(tag) == value and tags.get(names.OWNER_TAG, account.name) == account.name
-        if is_own and row.get("Status", "available") == "available":
-            resource = f"{name} {row[id_key]}, which the cluster left"
-            try:
-                account.ask("ec2", removal, resource, **{id_key: row[id_key]})
-                log(f"removed {resource}")
-            except TandemError as error:
-                log(f"could not remove {error}")
+        if not _is_own_and_unused(account, row, tag, value):
+            continue
+        resource = f"{name} {row[id_key]}, which the cluster left"
+        try:
+            account.ask("ec2", removal, resource, **{id_key: row[id_key]})
+            log(f"removed {resource}")
+        except TandemError as error:
+            log(f"could not remove {error}")
+
+
+def _is_own_and_unused(
+    account: AccountClients, row: Mapping[str, Any], tag: str, value: str
+) -> bool:
+    tags = tags_of(row.get("Tags") or row.get("TagSet"))
+    is_own = tags.get(tag) == value and tags.get(names.OWNER_TAG, account.name) == account.name
+    return is_own and row.get("Status", "available") == "available"
 
 
 def _build_stuck_error(account: AccountClients, stack: CloudFormationStack) -> TandemError:

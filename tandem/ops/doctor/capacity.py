@@ -368,32 +368,31 @@ def _judge_scale_down(account: AccountClients, group_name: str, ends: datetime) 
 def check_price(context: DoctorContext, account: AccountClients) -> Finding:
     """Check that the price of a node-hour is of this purchase, or not old."""
     capacity = context.environment.capacity
-    is_block = capacity.kind == "capacity-block"  # any other kind is paid by the hour
-    reservation_id = (
-        find_reservation_id(context.environment, read_node_group(account)) if is_block else ""
-    )
-    row = read_reservation(account.client("ec2"), reservation_id)
-    purchase_time = row.get("CreateDate") if row else None
     message = f"{capacity.usd_per_hour:g} USD per node-hour, read on {capacity.usd_per_hour_date}"
     days = (context.now.date() - capacity.usd_per_hour_date).days
     fields = "capacity.usd_per_hour and usd_per_hour_date"
     if days < 0:
-        return Finding(
-            "fail", f"{message}, which is to come", "write the day on which it was read", fields
-        )
+        action = "write the day on which it was read"
+        return Finding("fail", f"{message}, which is to come", action, fields)
+    purchase_time = _read_purchase_time(context, account)
     if purchase_time is not None and capacity.usd_per_hour_date < purchase_time.date():
         message = f"{message}, before this was bought on {purchase_time.date()}"
-        return Finding(
-            "warn", message, "write what was paid by hours and instances, and its day", fields
-        )
+        action = "write what was paid by hours and instances, and its day"
+        return Finding("warn", message, action, fields)
     if purchase_time is None and days > MAX_PRICE_AGE_DAYS[capacity.kind]:
-        return Finding(
-            "warn",
-            f"{message}, {days} days ago",
-            "read it again: every cost is computed from it",
-            fields,
-        )
+        action = "read it again: every cost is computed from it"
+        return Finding("warn", f"{message}, {days} days ago", action, fields)
     return Finding("ok", message)
+
+
+def _read_purchase_time(context: DoctorContext, account: AccountClients) -> datetime | None:
+    """Return when a Capacity Block was bought; None for another kind, which is paid by the hour."""
+    if context.environment.capacity.kind != "capacity-block":
+        return None
+    reservation_id = find_reservation_id(context.environment, read_node_group(account))
+    row = read_reservation(account.client("ec2"), reservation_id)
+    purchase_time: datetime | None = row.get("CreateDate") if row else None
+    return purchase_time
 
 
 def check_cost_tag(_: DoctorContext, account: AccountClients) -> Finding:
@@ -435,7 +434,7 @@ def check_budget(context: DoctorContext, account: AccountClients) -> Finding:
     answer = account.find("budgets", "DescribeBudget", name, **flags)
     if answer is None and is_manual:
         place = f"CloudFormation makes no budget in {environment.region}"
-        message = f"{place}, and nobody made {name} by hand"
+        message = f"{place}, and nobody created {name} by hand"
         return Finding("warn", message, "create it once, after Guard is deployed", command)
     if answer is None:
         return Finding("ok", f"there is no {name} yet; the stack Guard creates it")

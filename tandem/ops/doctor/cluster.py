@@ -52,11 +52,9 @@ def check_kubernetes_minor(context: DoctorContext, account: AccountClients) -> I
         message = (
             f"{KUBERNETES_FILE} says that standard support of {version} ends on {declared_end}"
         )
-        value = (
-            f'minors."{version}".standard_support_ends: {{value: {support_end.date()}, source:'
-            " KEY}"
-        )
-        yield Finding("warn", message, "write what EKS says", value)
+        path = f'minors."{version}".standard_support_ends'
+        line = f"{path}: {{value: {support_end.date()}, source: KEY}}"
+        yield Finding("warn", message, "write what EKS says", line)
 
 
 def _judge_support(context: DoctorContext, row: dict[str, Any], command: str) -> Finding:
@@ -146,34 +144,26 @@ def check_agent_configuration(context: DoctorContext, account: AccountClients) -
     environment = context.environment
     if not environment.observability.container_insights:
         return Finding("ok", "Container Insights is off")
-    version = (
-        context.catalogue.kubernetes.minors[environment.cluster.kubernetes]
-        .addons[agent.ADDON]
-        .value
-    )
+    minor = context.catalogue.kubernetes.minors[environment.cluster.kubernetes]
+    version = minor.addons[agent.ADDON].value
     if version is None:
         return Finding("unknown", f"{agent.ADDON} is not pinned", "see addons: pin it")
+    addon = f"{agent.ADDON} {version}"
     parameters = {"addonName": agent.ADDON, "addonVersion": version}
     answer = account.find(
         "eks", "DescribeAddonConfiguration", agent.ADDON, absent=NOT_OFFERED_CODES, **parameters
     )
     if answer is None:
-        return Finding(
-            "unknown",
-            f"EKS has no schema of {agent.ADDON} {version}",
-            "see addons: pin another version",
-        )
-    faults = find_schema_faults(
-        agent.build_addon_configuration(environment), json.loads(answer["configurationSchema"])
-    )
+        action = "see addons: pin another version"
+        return Finding("unknown", f"EKS has no schema of {addon}", action)
+    schema = json.loads(answer["configurationSchema"])
+    faults = find_schema_faults(agent.build_addon_configuration(environment), schema)
     if not faults:
-        return Finding(
-            "ok", f"the schema of {agent.ADDON} {version} admits each key that Observability writes"
-        )
+        return Finding("ok", f"the schema of {addon} admits each key that Observability writes")
     flags = {"addon_name": agent.ADDON, "addon_version": version, "region": environment.region}
     return Finding(
         "fail",
-        f"{agent.ADDON} {version} takes no such configuration: {'; '.join(faults)}",
+        f"{addon} takes no such configuration: {'; '.join(faults)}",
         "write observability: {container_insights: false}, or pin another version; Workloads does"
         " not wait for it",
         build_aws_command("eks describe-addon-configuration", **flags),
@@ -254,23 +244,20 @@ def _judge_raised_fleet(context: DoctorContext, fleet: FleetState) -> Iterator[F
     lease = fleet.live_lease
     fence = fleet.fence
     if lease is not None:
-        holder = (
-            f"run {lease.run} of {lease.who} has the fleet until {lease.deadline:{TIME_FORMAT}}"
+        deadline = f"{lease.deadline:{TIME_FORMAT}}"
+        message = (
+            f"run {lease.run} of {lease.who} has the fleet until {deadline}: a deploy that updates"
+            " Fleet sets it to 0"
         )
-        message = f"{holder}: a deploy that updates Fleet sets it to 0"
-        command = build_cdk_command("diff", name, "Fleet")
-        yield Finding("warn", message, "deploy only what leaves Fleet unchanged, or wait", command)
+        action = "deploy only what leaves Fleet unchanged, or wait"
+        yield Finding("warn", message, action, build_cdk_command("diff", name, "Fleet"))
     elif fleet.desired_size or fleet.instances:
         counts = f"desired size {fleet.desired_size} and {len(fleet.instances)} instances"
         message = f"{node_group} has {counts} without a live lease: a stop is due"
         yield Finding("warn", message, "stop it", build_tandem_command("stop", name))
     elif fence is not None and fleet.is_fenced:
         message = f"{node_group} is at 0 behind a fence, of {fence.who}: {fence.why}"
-        yield Finding(
-            "warn",
-            message,
-            "lift it before the next start",
-            build_tandem_command("stop", name, "--release"),
-        )
+        command = build_tandem_command("stop", name, "--release")
+        yield Finding("warn", message, "lift it before the next start", command)
     elif not fleet.unknown:
         yield Finding("ok", f"{node_group} is ours, at 0, without an instance")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from tandem.aws.faults import ANSWER_CODES, classify_fault, error_code
@@ -179,16 +179,22 @@ def check_stacks(context: DoctorContext, account: AccountClients) -> Iterator[Fi
     judged = [_judge_stack(environment, stack) for stack in stacks]
     problems = [finding for finding in judged if finding is not None]
     yield from problems
-    if not stacks:
-        yield Finding("ok", "no stack exists: never deployed, or destroyed")
-    elif not problems and len(stacks) < len(kinds):
-        present = [stack.kind for stack in stacks]
-        absent_text = ", ".join(kind for kind in kinds if kind not in present)
-        message = f"partly deployed: {', '.join(present)}; missing: {absent_text}"
-        command = build_cdk_command("deploy", environment.name)
-        yield Finding("warn", message, "deploy the others before a run", command)
-    elif not problems:
-        yield Finding("ok", f"all {len(stacks)} are deployed")
+    if not problems:
+        yield _judge_presence(environment, kinds, [stack.kind for stack in stacks])
+
+
+def _judge_presence(
+    environment: Environment, kinds: Sequence[str], present: Sequence[str]
+) -> Finding:
+    """Report how many of the stacks exist."""
+    if not present:
+        return Finding("ok", "no stack exists: never deployed, or destroyed")
+    missing = [kind for kind in kinds if kind not in present]
+    if not missing:
+        return Finding("ok", f"all {len(present)} are deployed")
+    message = f"partly deployed: {', '.join(present)}; missing: {', '.join(missing)}"
+    command = build_cdk_command("deploy", environment.name)
+    return Finding("warn", message, "deploy the others before a run", command)
 
 
 def _judge_stack(environment: Environment, stack: CloudFormationStack) -> Finding | None:

@@ -67,24 +67,30 @@ def check_subnets(context: DoctorContext, account: AccountClients) -> Iterator[F
     if not isinstance(network, ExistingNetwork):
         yield Finding("ok", "made by the Network stack")
         return
+    vpc = network.vpc_id
     subnets = list_subnets(network)
-    ids = [subnet.id for subnet in subnets]
-    answer = account.find("ec2", "DescribeSubnets", network.vpc_id, SubnetIds=ids)
-    if answer is None:
-        problems = [f"one of {', '.join(ids)} is not found"]
-    else:
-        rows = {row["SubnetId"]: row for row in answer["Subnets"]}
-        faults = [_find_subnet_fault(network, subnet, rows.get(subnet.id)) for subnet in subnets]
-        problems = list(filter(None, faults))
-    flags = {
-        "region": context.environment.region,
-        "filters": f"Name=vpc-id,Values={network.vpc_id}",
-    }
-    command = build_aws_command("ec2 describe-subnets", **flags)
+    problems = _list_subnet_faults(network, account, subnets)
+    command = build_aws_command(
+        "ec2 describe-subnets",
+        region=context.environment.region,
+        filters=f"Name=vpc-id,Values={vpc}",
+    )
     for problem in problems:
         yield Finding("fail", problem, f"correct {_name_keys(network)}", command)
     if not problems:
-        yield Finding("ok", f"{len(ids)} subnets of {network.vpc_id} lie where the file says")
+        yield Finding("ok", f"{len(subnets)} subnets of {vpc} lie where the file says")
+
+
+def _list_subnet_faults(
+    network: ExistingNetwork, account: AccountClients, subnets: list[ExistingSubnet]
+) -> list[str]:
+    ids = [subnet.id for subnet in subnets]
+    answer = account.find("ec2", "DescribeSubnets", network.vpc_id, SubnetIds=ids)
+    if answer is None:
+        return [f"one of {', '.join(ids)} is not found"]
+    rows = {row["SubnetId"]: row for row in answer["Subnets"]}
+    faults = [_find_subnet_fault(network, subnet, rows.get(subnet.id)) for subnet in subnets]
+    return list(filter(None, faults))
 
 
 def _find_subnet_fault(

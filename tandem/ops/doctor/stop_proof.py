@@ -224,16 +224,7 @@ class _StopProof:
             )
             return None
         if update["status"] != "Successful":
-            why = "; ".join(
-                f"{row.get('errorCode')}: {row.get('errorMessage')}"
-                for row in update.get("errors", [])
-            )
-            message = (
-                f"EKS took the call and ended update {update['id']} as {update['status']} ({why})"
-            )
-            return Finding(
-                "fail", message, f"see the node group's health; {FALLBACK_NOTE}", code=EXIT_EXTERNAL
-            )
+            return self._judge_failed_update(update)
         if self._has_new_stop():
             return Finding(
                 "unknown",
@@ -246,6 +237,15 @@ class _StopProof:
             f" {update['id']})"
         )
         return Finding("ok", message)
+
+    def _judge_failed_update(self, update: dict[str, Any]) -> Finding:
+        errors = [
+            f"{row.get('errorCode')}: {row.get('errorMessage')}" for row in update.get("errors", [])
+        ]
+        outcome = f"{update['status']} ({'; '.join(errors)})"
+        message = f"EKS took the call and ended update {update['id']} as {outcome}"
+        action = f"see the node group's health; {FALLBACK_NOTE}"
+        return Finding("fail", message, action, code=EXIT_EXTERNAL)
 
     def _list_new_updates(self) -> Iterator[dict[str, Any]]:
         """Yield updates to 0 that are no older than the moment of the schedule."""

@@ -169,11 +169,10 @@ def _check_mirrored_image(
     if account.find("ecr", "DescribeImages", image, **parameters):
         return None
     answer = account.ask("ecr", "DescribePullThroughCacheRules", image, **registry)
-    for rule in answer.get("pullThroughCacheRules", []):
-        prefix = rule["ecrRepositoryPrefix"]
-        if prefix == "ROOT" or repository.startswith(f"{prefix}/"):
-            action = "see that its first pull reaches the upstream"
-            return Finding("warn", f"{image} is not cached yet", action)
+    prefixes = [rule["ecrRepositoryPrefix"] for rule in answer.get("pullThroughCacheRules", [])]
+    if any(prefix == "ROOT" or repository.startswith(f"{prefix}/") for prefix in prefixes):
+        action = "see that its first pull reaches the upstream"
+        return Finding("warn", f"{image} is not cached yet", action)
     command = quote_command(
         "docker", "buildx", "imagetools", "create", "--tag", image, use.reference
     )

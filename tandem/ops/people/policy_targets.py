@@ -119,7 +119,19 @@ def build_targets(environment: Environment) -> dict[str, PolicyTarget]:
 
 def _fill_arns(environment: Environment) -> dict[str, list[str]]:
     """Return the ARNs whose resources have names of the environment's."""
-    values = {
+    resource_names = _name_resources(environment)
+    arns: dict[str, list[str]] = {}
+    for target, patterns in _ARNS.items():
+        arns[target] = []
+        for pattern in patterns:
+            service, region, rest = pattern.format_map(resource_names).split(":", 2)
+            arns[target].append(build_arn(environment, service, rest, region=region))
+    return arns
+
+
+def _name_resources(environment: Environment) -> dict[str, str]:
+    """Return the names that the patterns of ARNs have."""
+    return {
         "name": environment.name,
         "region": environment.region,
         "account": environment.account,
@@ -141,13 +153,6 @@ def _fill_arns(environment: Environment) -> dict[str, list[str]]:
         "alarms": names.composite_alarm_pattern(environment),
         "dashboards": names.dashboard_name(environment, "*"),
     }
-    arns = {}
-    for target, patterns in _ARNS.items():
-        parts = [pattern.format_map(values).split(":", 2) for pattern in patterns]
-        arns[target] = [
-            build_arn(environment, service, rest, region=region) for service, region, rest in parts
-        ]
-    return arns
 
 
 def _list_object_arns(environment: Environment) -> dict[str, list[str]]:
