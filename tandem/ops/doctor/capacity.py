@@ -433,8 +433,7 @@ def check_budget(context: DoctorContext, account: AccountClients) -> Finding:
     flags = {"AccountId": environment.account, "BudgetName": name}
     answer = account.find("budgets", "DescribeBudget", name, **flags)
     if answer is None and is_manual:
-        place = f"CloudFormation makes no budget in {environment.region}"
-        message = f"{place}, and nobody created {name} by hand"
+        message = f"CloudFormation creates no budget in {environment.region}: {name} is missing"
         return Finding("warn", message, "create it once, after Guard is deployed", command)
     if answer is None:
         return Finding("ok", f"there is no {name} yet; the stack Guard creates it")
