@@ -95,16 +95,16 @@ def test_foreign_answer_is_an_external_fault(
     for name, status in answers:
         proxy.answer = lambda _, status=(status, PAGES[name]): status  # type: ignore[misc]
 
-        with pytest.raises(TandemError) as raised:
+        with pytest.raises(TandemError) as failure:
             call_operation(client, operation, "home", **parameters)
 
-        assert raised.value.exit_code == 3, (name, status)
+        assert failure.value.exit_code == 3, (name, status)
         if status == 200 and service != "s3":  # botocore takes a page of S3 for a server's failure
             assert (
-                f"{operation} was answered by something that is not AWS" in raised.value.problem
+                f"{operation} was answered by something that is not AWS" in failure.value.problem
             ), name
         if status == 502:
-            assert "failed at every try (502" in raised.value.problem, name
+            assert "failed at every try (502" in failure.value.problem, name
 
 
 def test_an_object_may_be_a_page(proxy: Proxy) -> None:
@@ -128,9 +128,9 @@ def test_a_server_that_fails_with_a_page_is_asked_again(proxy: Proxy) -> None:
 
 def test_sign_in_page_says_what_to_do(proxy: Proxy) -> None:
     proxy.answer = lambda _: (200, PAGES["page"])
-    with pytest.raises(TandemError, match=r"not AWS.*proxies") as raised:
+    with pytest.raises(TandemError, match=r"not AWS.*proxies") as failure:
         require_account(SPOT)
-    assert raised.value.exit_code == 3
+    assert failure.value.exit_code == 3
 
 
 @pytest.mark.parametrize("command", ["destroy", "doctor"])
@@ -163,10 +163,10 @@ def schedule(name: str, token: str = "") -> bytes:
 def test_a_list_whose_token_repeats_ends_with_a_sentence(proxy: Proxy) -> None:
     proxy.answer = lambda _: (200, schedule("s", "token"))
 
-    with pytest.raises(TandemError, match="token was received twice") as raised:
+    with pytest.raises(TandemError, match="token was received twice") as failure:
         list(iterate_rows(create_client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
 
-    assert raised.value.exit_code == 3
+    assert failure.value.exit_code == 3
     assert len(proxy.requests) == 2
 
 

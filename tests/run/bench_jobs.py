@@ -30,7 +30,7 @@ from tandem.run.run_keys import results_prefix
 from tandem.run.run_values import BenchTask, RoundResult
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
-__all__ = ["aws", "clients", "endpoint", "front", "job", "pair", "proxy", "whole"]
+__all__ = ["aws", "clients", "endpoint", "front", "full_run", "job", "pair", "proxy"]
 
 WRITE_PAGE = page.write_report
 ARMS = ("qwen-vllm", "qwen-sd-vllm")
@@ -213,10 +213,10 @@ def job(endpoint, clients, proxy, aws, pair, tmp_path, monkeypatch) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def whole(endpoint, clients, pair, tmp_path_factory) -> Iterator[RunJobs]:
+def full_run(endpoint, clients, pair, tmp_path_factory) -> Iterator[RunJobs]:
     """A run whose three rounds are measured, a Job each; nobody changes it."""
-    folder = tmp_path_factory.mktemp("whole")
-    store = ObjectStore(f"whole-{uuid.uuid4().hex}", clients[endpoint.url])
+    folder = tmp_path_factory.mktemp("full_run")
+    store = ObjectStore(f"full-run-{uuid.uuid4().hex}", clients[endpoint.url])
     with pytest.MonkeyPatch.context() as patch, hurry():
         for name, value in variables(endpoint, endpoint.url, folder).items():
             patch.setenv(name, value)

@@ -164,9 +164,9 @@ def build_record(
     end_s = float(table.figures["e2e_ms"][row]) / 1e3
     tokens = int(table.tokens[row])
     if is_candidate and fault.is_cut:
-        kept = max(2, int(KEPT_SHARE * tokens))
-        end_s = first_s + (end_s - first_s) * (kept - 1) / (tokens - 1)
-        tokens = kept
+        token_count = max(2, int(KEPT_SHARE * tokens))
+        end_s = first_s + (end_s - first_s) * (token_count - 1) / (tokens - 1)
+        tokens = token_count
 
     prompt = PROMPTS[key.prompt_id]
     text = write_text(
@@ -204,9 +204,11 @@ def build_record(
 def stream_chunks(first_s: float, end_s: float, tokens: int, burst: int) -> Iterator[Chunk]:
     """Yield the chunks of an answer: one token first, then so many a step, evenly in time."""
     yield Chunk(first_s, "text", 1)
-    for sent in range(1, tokens, burst):
-        count = min(burst, tokens - sent)
-        yield Chunk(first_s + (end_s - first_s) * (sent + count - 1) / (tokens - 1), "text", count)
+    for count_before in range(1, tokens, burst):
+        count = min(burst, tokens - count_before)
+        yield Chunk(
+            first_s + (end_s - first_s) * (count_before + count - 1) / (tokens - 1), "text", count
+        )
     yield Chunk(end_s, "end", 0)
 
 

@@ -9,7 +9,7 @@ import pytest
 from guard_world import EC2_TAKES, START
 from virtual_world import ARTIFACTS, MODELS, VirtualWorld
 
-STORED = {*MODELS.values(), *ARTIFACTS.values()}
+FULL_BUCKET = {*MODELS.values(), *ARTIFACTS.values()}
 OLD_END = START + timedelta(hours=3)
 DAY = timedelta(days=1)
 
@@ -17,7 +17,7 @@ DAY = timedelta(days=1)
 def reach_second_lease():
     """Return a world whose run waits at zero after a first lease, at most as long as its block of
     three hours."""
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=set(FULL_BUCKET))
     world.account.deploy_block(START, OLD_END)
     world.ask(hours=1.5, rounds=60)
     assert world.live()["state"] == "waiting"
@@ -61,7 +61,7 @@ def test_run_whose_nodes_eks_takes_at_the_old_end_ends_at_zero_with_the_reason()
 
 
 def test_run_whose_block_ends_early_is_at_zero_before_ec2_takes_the_node():
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=set(FULL_BUCKET))
     world.account.deploy_block(START, START + DAY)
     world.ask(hours=8, rounds=40)
     world.live(until=lambda seen: any(step == "round-00001" for step, _, _ in seen.list_steps()))
@@ -76,7 +76,7 @@ def test_run_whose_block_ends_early_is_at_zero_before_ec2_takes_the_node():
 
 
 def test_run_whose_reaper_gets_no_word_of_an_extension_ends_by_the_plan():
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=set(FULL_BUCKET))
     world.account.deploy_block(START, OLD_END)
     block = world.account.block
     block.ends += DAY

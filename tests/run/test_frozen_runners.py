@@ -18,7 +18,7 @@ import pytest
 from frozen_runners import ABSENCE_HOURS, FreezePlan, FrozenWorld, sum_node_minutes
 from virtual_world import ARTIFACTS, MODELS
 
-STORED = {*MODELS.values(), *ARTIFACTS.values()}
+FULL_BUCKET = {*MODELS.values(), *ARTIFACTS.values()}
 FREEZES = 20
 PROOF_LIVES = 500
 MAX_ENDED = 2
@@ -71,8 +71,8 @@ def plan_freezes(seed: int, *, is_absent: bool | None = None) -> FreezePlan:
     that."""
     chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
     plan = FreezePlan(chance, FREEZES)
-    drawn = chance.random() < ABSENT_SHARE
-    if drawn if is_absent is None else is_absent:
+    is_absence = chance.random() < ABSENT_SHARE
+    if is_absence if is_absent is None else is_absent:
         plan.absent_at = chance.randint(1, FREEZES)
         plan.absence = timedelta(hours=chance.choice(ABSENCE_HOURS))
     return plan
@@ -82,7 +82,7 @@ def live_frozen(seed: int, *, is_absent: bool | None = None) -> FrozenLife:
     """Live a run to its end, and until every frozen runner has woken."""
     plan = plan_freezes(seed, is_absent=is_absent)
     chance = plan.chance
-    world = FrozenWorld(plan, stored=set(STORED) if chance.random() < 0.7 else set())
+    world = FrozenWorld(plan, stored=set(FULL_BUCKET) if chance.random() < 0.7 else set())
     world.ask(rounds=4, control_rounds=chance.choice((0, 1)), starts=chance.choice((1, 1, 2)))
     try:
         return FrozenLife(world, world.live_on())
@@ -136,7 +136,7 @@ def test_ten_thousand_freezes():
     sys.stderr.write(f"\nfrozen runners: SEED={base}\n")
     counts = Counter[str]()
     untrue = list[str]()
-    ended = list[str]()
+    ends = list[str]()
     widest = 0.0
     for seed in range(base, base + PROOF_LIVES):
         life = hold_life(seed)
@@ -148,12 +148,12 @@ def test_ten_thousand_freezes():
         widest = max(widest, abs(own - ec2))
         if life.record["state"] == "judged":
             continue
-        told = f"seed {seed}: {life.record['state']}, {life.record['reason']}"
+        sentence = f"seed {seed}: {life.record['state']}, {life.record['reason']}"
         if life.is_healthy:
-            ended.append(told)
+            ends.append(sentence)
         elif not life.is_reason_true():
-            untrue.append(told)
+            untrue.append(sentence)
     sys.stderr.write(f"{PROOF_LIVES} lives, {dict(counts)}, at most {widest:.2f} min from EC2's\n")
-    sys.stderr.write(f"healthy runs ended: {ended}; untrue reasons: {untrue}\n")
+    sys.stderr.write(f"healthy runs ended: {ends}; untrue reasons: {untrue}\n")
     assert untrue == []
-    assert len(ended) <= MAX_ENDED, ended
+    assert len(ends) <= MAX_ENDED, ends

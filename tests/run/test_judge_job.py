@@ -19,13 +19,13 @@ from bench_jobs import (
     clients,
     endpoint,
     front,
+    full_run,
     hurry,
     job,
     pair,
     proxy,
     put_object,
     put_rounds,
-    whole,
 )
 from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
@@ -37,7 +37,7 @@ from tandem.cli.program import main
 from tandem.errors import InputError
 from tandem.run.round_records import download_results
 
-__all__ = ["aws", "clients", "endpoint", "front", "job", "pair", "proxy", "whole"]
+__all__ = ["aws", "clients", "endpoint", "front", "full_run", "job", "pair", "proxy"]
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("bench-jobs")]
 STORED = [
     "counters.jsonl",
@@ -62,24 +62,26 @@ def list_files(job: RunJobs) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def judged(whole: RunJobs) -> tuple[RunJobs, dict[str, Any]]:
-    """The whole run and its judgment; its page is drawn."""
+def judgment_run(full_run: RunJobs) -> tuple[RunJobs, dict[str, Any]]:
+    """The full_run run and its judgment; its page is drawn."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tandem.report.page.write_report", WRITE_PAGE)
-        return whole, whole.judge()
+        return full_run, full_run.judge()
 
 
 def test_the_judge_stores_verdict_report_and_the_run_s_files(
-    judged: tuple[RunJobs, dict[str, Any]],
+    judgment_run: tuple[RunJobs, dict[str, Any]],
 ) -> None:
-    job, _ = judged
+    job, _ = judgment_run
     assert list_files(job) == sorted([*STORED, "report.html"])
     assert job.list("records/") == [f"records/round-0000{number}.jsonl" for number in range(3)]
     assert len(job.list("published/")) == 3
 
 
-def test_judgment_has_the_evidence_of_its_candidate(judged: tuple[RunJobs, dict[str, Any]]) -> None:
-    job, _ = judged
+def test_judgment_has_the_evidence_of_its_candidate(
+    judgment_run: tuple[RunJobs, dict[str, Any]],
+) -> None:
+    job, _ = judgment_run
     rows = [
         row for row in json.loads(job.read("verdict.json"))["cells"] if row["metric"] == "e2e_ms"
     ]
@@ -91,9 +93,9 @@ def test_judgment_has_the_evidence_of_its_candidate(judged: tuple[RunJobs, dict[
 
 
 def test_goodput_of_a_candidate_is_in_tokens_per_usd(
-    judged: tuple[RunJobs, dict[str, Any]],
+    judgment_run: tuple[RunJobs, dict[str, Any]],
 ) -> None:
-    job, _ = judged
+    job, _ = judgment_run
     plain, candidate = json.loads(job.read("judgment.json"))["evidence"]["goodput_per_usd"]
     prices = [
         row["usd_per_million_good_tokens"] for row in json.loads(job.read("verdict.json"))["cost"]
@@ -102,9 +104,9 @@ def test_goodput_of_a_candidate_is_in_tokens_per_usd(
 
 
 def test_the_judgment_is_one_sentence_that_says_simulated(
-    judged: tuple[RunJobs, dict[str, Any]],
+    judgment_run: tuple[RunJobs, dict[str, Any]],
 ) -> None:
-    job, judgment = judged
+    job, judgment = judgment_run
     sentence = judgment.pop("sentence")
     assert judgment.pop("evidence")
     assert judgment.pop("pair_verdict")
@@ -118,9 +120,9 @@ def test_the_judgment_is_one_sentence_that_says_simulated(
 
 
 def test_a_downloaded_run_is_reported_on_as_it_was_judged(
-    judged: tuple[RunJobs, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    judgment_run: tuple[RunJobs, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, _ = judged
+    job, _ = judgment_run
     folder = download_results(job.store, "post", "fall-1", tmp_path / "run", tuple(job.confirmed))
     expected = json.loads(job.read("verdict.json"))
     text = job.read("verdict.txt").decode()
@@ -146,18 +148,18 @@ def run_report(*flags: str) -> str:
     [(((0, 1),), "the folder is not empty"), ((), "no round of this run is confirmed")],
 )
 def test_a_download_needs_a_new_folder_and_a_round(
-    judged: tuple[RunJobs, dict[str, Any]], tmp_path: Path, confirmed: Any, problem: str
+    judgment_run: tuple[RunJobs, dict[str, Any]], tmp_path: Path, confirmed: Any, problem: str
 ) -> None:
     (tmp_path / "mine").write_text("x")
     with pytest.raises(InputError, match=problem):
-        download_results(judged[0].store, "post", "fall-1", tmp_path, confirmed)
+        download_results(judgment_run[0].store, "post", "fall-1", tmp_path, confirmed)
 
 
 def test_broken_download_leaves_no_folder(job: RunJobs, tmp_path: Path) -> None:
     assert job.measure(0) == 0
     folder = tmp_path / "run"
     wrong = ((0, 1), (1, 1))
-    with pytest.raises(InputError, match="round 1 is not stored whole"):
+    with pytest.raises(InputError, match="round 1 is not stored full_run"):
         download_results(job.store, "post", "fall-1", folder, wrong)
     assert not folder.exists()
     assert download_results(job.store, "post", "fall-1", folder, ((0, 1),)) == folder

@@ -34,7 +34,7 @@ def list_states(world):
 
 
 @pytest.fixture(scope="module")
-def staged():
+def staging():
     """A run until stage from an empty bucket, in an account without the Fleet stack."""
     world = VirtualWorld(has_reaper=False)  # it calls the fleet's services by itself
     world.account.group = None
@@ -42,23 +42,23 @@ def staged():
     return world, world.live(), key
 
 
-def test_staging_needs_no_fleet(staged):
-    _, record, _ = staged
+def test_staging_needs_no_fleet(staging):
+    _, record, _ = staging
     assert (record["state"], record["reason"]) == ("staged", "the bucket has every model")
 
 
-def test_staging_stores_the_models_alone(staged):
-    world, _, _ = staged
+def test_staging_stores_the_models_alone(staging):
+    world, _, _ = staging
     assert world.stored == set(MODELS.values())
 
 
-def test_staging_takes_three_steps(staged):
-    world, _, _ = staged
+def test_staging_takes_three_steps(staging):
+    world, _, _ = staging
     assert list_states(world) == {"preflight": "done", "stage": "done", "end": "done"}
 
 
-def test_staging_calls_nothing_of_the_fleet(staged):
-    world, _, _ = staged
+def test_staging_calls_nothing_of_the_fleet(staging):
+    world, _, _ = staging
     assert {call.partition(".")[0] for call in world.account.calls} <= FREE_SERVICES
 
 
@@ -108,31 +108,31 @@ def test_whole_run_stages_nothing_after_a_staging():
 
 
 @pytest.fixture(scope="module")
-def compiled():
+def compile_run():
     """A run until compile from an empty bucket."""
     world = VirtualWorld()
     world.ask(until="compile")
     return world, world.live()
 
 
-def test_compiling_fills_the_bucket(compiled):
-    world, record = compiled
+def test_compiling_fills_the_bucket(compile_run):
+    world, record = compile_run
     assert record["state"] == "compiled"
     assert world.stored == {*MODELS.values(), *ARTIFACTS.values()}
 
 
-def test_compiling_serves_nothing(compiled):
-    world, _ = compiled
+def test_compiling_serves_nothing(compile_run):
+    world, _ = compile_run
     assert list(list_states(world)) == ["preflight", "stage", "raise", "node", "compile", "end"]
 
 
-def test_compiling_ends_at_zero(compiled):
-    world, _ = compiled
+def test_compiling_ends_at_zero(compile_run):
+    world, _ = compile_run
     assert world.is_empty
 
 
-def test_compiling_counts_its_node_seconds(compiled):
-    _, record = compiled
+def test_compiling_counts_its_node_seconds(compile_run):
+    _, record = compile_run
     assert record["node_s"] > record["used_node_s"] > 0
 
 
@@ -234,5 +234,5 @@ def test_staging_that_kubernetes_refuses_ends_after_ten_minutes():
     stage(world)
     record = world.live()
     began = datetime.fromisoformat(record["started_at"])
-    ended = datetime.fromisoformat(record["ended_at"])
-    assert (record["state"], (ended - began).total_seconds() < 1000) == ("failed", True)
+    end = datetime.fromisoformat(record["ended_at"])
+    assert (record["state"], (end - began).total_seconds() < 1000) == ("failed", True)

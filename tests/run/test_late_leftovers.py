@@ -36,7 +36,7 @@ def look_on(world):
 
 
 @pytest.fixture
-def ended():
+def idle_world():
     """A world whose run is judged."""
     world = VirtualWorld(stored=set(STORED))
     world.ask()
@@ -52,22 +52,22 @@ def read_replicas(world):
     return world.store.view_object("deployments", NAMESPACE, BASELINE)["spec"]["replicas"]
 
 
-def test_a_job_of_a_run_that_is_over_is_deleted(ended):
-    put_job(ended, "late", {RUN_LABEL: RUN})
-    look_on(ended)
-    assert list_jobs(ended) == []
+def test_a_job_of_a_run_that_is_over_is_deleted(idle_world):
+    put_job(idle_world, "late", {RUN_LABEL: RUN})
+    look_on(idle_world)
+    assert list_jobs(idle_world) == []
 
 
-def test_a_deleted_job_is_told(ended):
-    put_job(ended, "late", {RUN_LABEL: RUN})
-    look_on(ended)
-    assert f"Job {NAMESPACE}/late is deleted: its run {RUN} is over" in ended.log
+def test_a_deleted_job_is_told(idle_world):
+    put_job(idle_world, "late", {RUN_LABEL: RUN})
+    look_on(idle_world)
+    assert f"Job {NAMESPACE}/late is deleted: its run {RUN} is over" in idle_world.log
 
 
-def test_a_job_of_nobody_stays(ended):
-    put_job(ended, "by-hand", {})
-    look_on(ended)
-    assert list_jobs(ended) == ["by-hand"]
+def test_a_job_of_nobody_stays(idle_world):
+    put_job(idle_world, "by-hand", {})
+    look_on(idle_world)
+    assert list_jobs(idle_world) == ["by-hand"]
 
 
 def test_job_of_another_run_is_deleted():
@@ -83,21 +83,21 @@ def test_job_of_another_run_is_deleted():
     assert jobs
 
 
-def test_server_without_a_lease_is_set_to_zero(ended):
-    scale_up(ended)
-    look_on(ended)
-    assert read_replicas(ended) == 0
+def test_server_without_a_lease_is_set_to_zero(idle_world):
+    scale_up(idle_world)
+    look_on(idle_world)
+    assert read_replicas(idle_world) == 0
 
 
-def test_a_server_under_a_lease_by_hand_stays(ended):
-    guard = ended.runner.world.guard
+def test_a_server_under_a_lease_by_hand_stays(idle_world):
+    guard = idle_world.runner.world.guard
     request = RaiseRequest(
         run="by-hand", hours=1, nodes=1, experiment="post", node_labels={}, who="anna"
     )
-    raise_fleet(ended.account.clients, guard, request, ended.account.now)
-    scale_up(ended)
-    look_on(ended)
-    assert read_replicas(ended) == 1
+    raise_fleet(idle_world.account.clients, guard, request, idle_world.account.now)
+    scale_up(idle_world)
+    look_on(idle_world)
+    assert read_replicas(idle_world) == 1
 
 
 def test_a_server_of_an_experiment_that_never_ran_stays():

@@ -25,11 +25,11 @@ from bench_jobs import (
     encode_task,
     endpoint,
     front,
+    full_run,
     job,
     pair,
     proxy,
     put_object,
-    whole,
 )
 from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
@@ -40,7 +40,7 @@ from tandem.errors import ExternalError, InputError, SilentServerError
 from tandem.run.round_records import rebuild_folder
 from tandem.run.task_settings import build_task_settings
 
-__all__ = ["aws", "clients", "endpoint", "front", "job", "pair", "proxy", "whole"]
+__all__ = ["aws", "clients", "endpoint", "front", "full_run", "job", "pair", "proxy"]
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("bench-jobs")]
 ROOT = Path(__file__).resolve().parents[2]
 ROUND_OBJECTS = [
@@ -82,19 +82,19 @@ def test_a_round_is_stored_and_its_word_last(job: RunJobs, proxy: FaultProxy) ->
 
 
 @pytest.fixture(scope="module")
-def rebuilt(whole: RunJobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the whole run, made anew from the bucket."""
+def rebuilt(full_run: RunJobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the full_run run, made anew from the bucket."""
     folder = tmp_path_factory.mktemp("rebuilt") / "run"
-    rebuild_folder(whole.store, "post", "fall-1", tuple(whole.confirmed), folder)
+    rebuild_folder(full_run.store, "post", "fall-1", tuple(full_run.confirmed), folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def single(whole: RunJobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def single(full_run: RunJobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of one process that measured all rounds."""
     folder = tmp_path_factory.mktemp("single") / "run"
     outcome = uvloop.run(
-        MeasurementRun(settings=build_task_settings(whole.task()), folder=folder).run()
+        MeasurementRun(settings=build_task_settings(full_run.task()), folder=folder).run()
     )
     assert outcome.reason == "done"
     return folder
@@ -143,30 +143,32 @@ def test_rounds_of_several_jobs_are_the_folder_of_one(rebuilt: Path, single: Pat
     assert [line["round"] for line in read_lines(rebuilt, "rounds.jsonl")] == [0, 1, 2]
 
 
-def test_the_rebuilt_folder_keeps_the_bytes_of_each_round(whole: RunJobs, rebuilt: Path) -> None:
-    parts = [whole.read(f"rounds/0000{number}/1/records.jsonl") for number in range(3)]
+def test_the_rebuilt_folder_keeps_the_bytes_of_each_round(full_run: RunJobs, rebuilt: Path) -> None:
+    parts = [full_run.read(f"rounds/0000{number}/1/records.jsonl") for number in range(3)]
     assert (
         (rebuilt / "records.jsonl").read_bytes()
         == b"".join(parts)
-        == (whole.folder / "records.jsonl").read_bytes()
+        == (full_run.folder / "records.jsonl").read_bytes()
     )
 
 
-def test_each_job_publishes_the_rounds_before_its_own(whole: RunJobs) -> None:
-    markers = [f"published/{whole.environment}/round-0000{number}.json" for number in (0, 1)]
-    assert whole.list("published") == markers
-    assert whole.list("records/") == [f"records/round-0000{number}.jsonl" for number in (0, 1)]
-    assert whole.read("records/round-00001.jsonl") == whole.read("rounds/00001/1/records.jsonl")
+def test_each_job_publishes_the_rounds_before_its_own(full_run: RunJobs) -> None:
+    markers = [f"published/{full_run.environment}/round-0000{number}.json" for number in (0, 1)]
+    assert full_run.list("published") == markers
+    assert full_run.list("records/") == [f"records/round-0000{number}.jsonl" for number in (0, 1)]
+    assert full_run.read("records/round-00001.jsonl") == full_run.read(
+        "rounds/00001/1/records.jsonl"
+    )
 
 
 def test_figures_of_simulated_servers_go_to_a_namespace_apart(
-    whole: RunJobs, endpoint: AwsEndpoint
+    full_run: RunJobs, endpoint: AwsEndpoint
 ) -> None:
     names = {
         metric["Namespace"] for metric in endpoint.client("cloudwatch").list_metrics()["Metrics"]
     }
-    assert {name for name in names if whole.environment in name} == {
-        f"Tandem/Simulated/{whole.environment}"
+    assert {name for name in names if full_run.environment in name} == {
+        f"Tandem/Simulated/{full_run.environment}"
     }
 
 
@@ -261,7 +263,7 @@ def change_arms(job: RunJobs, **changes: Any) -> tuple[Any, ...]:
     [
         (0, 2, ((0, 1),), "round 0 is confirmed already"),
         (3, 1, (), "the plan has no round 3; name one of its 3 rounds"),
-        (1, 1, ((0, 9),), "round 0 is not stored whole: records.jsonl, counters.jsonl"),
+        (1, 1, ((0, 9),), "round 0 is not stored full_run: records.jsonl, counters.jsonl"),
     ],
 )
 def test_a_task_that_cannot_be_done_is_refused(

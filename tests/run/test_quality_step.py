@@ -20,7 +20,7 @@ from tandem.judge.sweep_record import TaskWord
 from tandem.run.run_values import LeaseSpan, StepRecord, count_paid_s
 from tandem.run.run_world import RunEndError
 
-STORED = frozenset({*MODELS.values(), *ARTIFACTS.values()})
+FULL_BUCKET = frozenset({*MODELS.values(), *ARTIFACTS.values()})
 JOB = "tandem-quality"
 NAMESPACE = "tandem-post"
 ARCHIVE = build_archive({"items.jsonl": b"{}"})
@@ -36,7 +36,7 @@ class AskedWorld(VirtualWorld):
 
     def __init__(self):
         self.asked: list[str] = []
-        super().__init__(stored=set(STORED))
+        super().__init__(stored=set(FULL_BUCKET))
 
     def read_step(self, name):
         """Return a step as the journal has it."""
@@ -68,13 +68,13 @@ def run_experiment(*, is_stored=True, script=None, leaves_answers=False, **field
 
 
 @pytest.fixture(scope="module")
-def asked():
+def tasks_run():
     """A run whose tasks were answered."""
     return run_experiment()
 
 
-def test_tasks_are_asked_after_the_rounds(asked):
-    world, _ = asked
+def test_tasks_are_asked_after_the_rounds(tasks_run):
+    world, _ = tasks_run
     steps = [row[0] for row in world.list_steps()]
     assert steps[steps.index("quality") - 1 : steps.index("quality") + 2] == [
         "round-00004",
@@ -83,15 +83,15 @@ def test_tasks_are_asked_after_the_rounds(asked):
     ]
 
 
-def test_both_servers_are_asked(asked):
-    world, _ = asked
+def test_both_servers_are_asked(tasks_run):
+    world, _ = tasks_run
     assert world.asked == [
         " ".join(f"{arm}=http://{arm}.tandem-post.svc:8000" for arm in (BASELINE, VARIANT))
     ]
 
 
-def test_judge_hears_of_the_answers(asked):
-    world, _ = asked
+def test_judge_hears_of_the_answers(tasks_run):
+    world, _ = tasks_run
     assert world.judged.quality_job.startswith("tandem-quality-")
 
 
@@ -221,7 +221,7 @@ def test_end_of_a_lease_asks_again():
 
 
 @pytest.fixture(scope="module")
-def resumed():
+def resumption():
     """A sweep whose first lease ends while a pair is asked, resumed two days later; its record and
     its decision."""
     world = SmallSweep()
@@ -233,13 +233,13 @@ def resumed():
     return world.live(), world.read_decision(RUN)
 
 
-def test_sweep_spans_leases(resumed):
-    record, decision = resumed
+def test_sweep_spans_leases(resumption):
+    record, decision = resumption
     assert (record["state"], len(record["leases"]), decision["word"]) == ("judged", 2, "decided")
 
 
-def test_hours_without_nodes_cost_a_pair_nothing(resumed):
-    _, decision = resumed
+def test_hours_without_nodes_cost_a_pair_nothing(resumption):
+    _, decision = resumption
     assert sum(row["node_minutes"] for row in decision["candidates"]) <= decision["node_minutes"]
 
 

@@ -14,12 +14,12 @@ from rehearsal.cluster.pods import PodScript
 from tandem.run.journal import LostRunError
 from tandem.run.run_keys import request_key, run_record_key
 
-STORED = {*MODELS.values(), *ARTIFACTS.values()}
+FULL_BUCKET = {*MODELS.values(), *ARTIFACTS.values()}
 
 
 @pytest.fixture
 def world():
-    return VirtualWorld(stored=set(STORED))
+    return VirtualWorld(stored=set(FULL_BUCKET))
 
 
 def refuse(world, key):
@@ -134,7 +134,7 @@ def test_two_runners_the_first_loses(world):
 
 
 def test_waiting_run_may_be_cancelled():
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=set(FULL_BUCKET))
     world.scripts["tandem-measure"] = type(world.DEFAULTS["tandem-measure"])(run_s=1500)
     world.ask(hours=2)
     assert world.live()["state"] == "waiting"

@@ -11,14 +11,14 @@ from rehearsal.cluster.pods import PodScript
 from tandem.run.round_steps import SILENCE_WAIT
 from tandem.run.run_values import SILENT_EXIT_CODE
 
-STORED = frozenset({*MODELS.values(), *ARTIFACTS.values()})
+FULL_BUCKET = frozenset({*MODELS.values(), *ARTIFACTS.values()})
 FIRST_ROUND = f"runs/{RUN}/steps/009-round-00000.json"
 
 
 def fail_first_attempt(exit_code):
     """Return a world whose first attempt of a round just ended with a code, and the time of that
     end."""
-    world = VirtualWorld(stored=set(STORED), look_s=5)
+    world = VirtualWorld(stored=set(FULL_BUCKET), look_s=5)
     world.scripts["tandem-measure"] = PodScript(run_s=5, exit_code=exit_code)
     world.ask()
     world.live(until=lambda seen: "attempt 1 does not count" in str(seen.list_steps()))
@@ -61,7 +61,7 @@ def test_wait_is_the_steps_note():
 
 @pytest.mark.parametrize("exit_code", [3, SILENT_EXIT_CODE])
 def test_three_attempts_end_the_run(exit_code):
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=set(FULL_BUCKET))
     world.scripts["tandem-measure"] = PodScript(run_s=5, exit_code=exit_code)
     world.ask()
     record = world.live()

@@ -27,7 +27,7 @@ from tandem.run.cluster import RefusedCallError
 from tandem.run.jobs import RUN_LABEL
 from tandem.run.run_keys import JUDGMENT_FILE, results_prefix
 
-STORED = {*MODELS.values(), *ARTIFACTS.values()}
+FULL_BUCKET = {*MODELS.values(), *ARTIFACTS.values()}
 SUSPENDED_JOB = {"spec": {"suspend": True, "template": {"spec": {}}}}
 
 
@@ -43,7 +43,7 @@ def at_step(name):
     return lambda world: any(step == name for step, _, _ in world.list_steps())
 
 
-def reach(step, stored=STORED):
+def reach(step, stored=FULL_BUCKET):
     """Return a world in which the run has begun a step."""
     world = VirtualWorld(stored=set(stored))
     world.ask()
@@ -52,24 +52,24 @@ def reach(step, stored=STORED):
 
 
 def test_node_never_comes():
-    world = VirtualWorld(stored=STORED, gives_nodes=False)
+    world = VirtualWorld(stored=FULL_BUCKET, gives_nodes=False)
     state, reason = live(world)
     assert state == "ended"
     assert reason.startswith("0 of 1 nodes are ready after 20 min: the node group is ACTIVE, i-")
 
 
 def test_fifteen_of_sixteen_devices():
-    state, reason = live(VirtualWorld(stored=STORED, node_devices=15))
+    state, reason = live(VirtualWorld(stored=FULL_BUCKET, node_devices=15))
     assert (state, "shows 15 of 16 devices" in reason) == ("ended", True)
 
 
 def test_startup_taint_stays():
-    state, reason = live(VirtualWorld(stored=STORED, startup_taint_s=math.inf))
+    state, reason = live(VirtualWorld(stored=FULL_BUCKET, startup_taint_s=math.inf))
     assert (state, "has the taint s3.csi.aws.com/agent-not-ready" in reason) == ("ended", True)
 
 
 def test_taint_that_comes_back_is_named():
-    world = VirtualWorld(stored=STORED)
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.ask()
     world.live(until=at_step("serve"))
     world.startup_taint_s = math.inf
@@ -98,7 +98,7 @@ def test_label_never_comes():
 
 
 def test_server_crashes_again_and_again():
-    world = VirtualWorld(stored=STORED)
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.scripts[VARIANT] = PodScript(ready_after_s=60, crashes=50)
     state, reason = live(world)
     assert state == "ended"
@@ -106,7 +106,7 @@ def test_server_crashes_again_and_again():
 
 
 def test_server_never_answers():
-    world = VirtualWorld(stored=STORED)
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.scripts[VARIANT] = PodScript(ready_after_s=100_000)
     assert live(world)[1].startswith(f"{VARIANT} is not ready after 75 min")
 
@@ -118,7 +118,7 @@ def change_server(world, change):
 
 
 def test_edited_argument_is_named_before_anything_is_measured():
-    world = VirtualWorld(stored=STORED)
+    world = VirtualWorld(stored=FULL_BUCKET)
     change_server(world, lambda container: container["args"].append("--enforce-eager"))
     state, reason = live(world)
     assert state == "ended"
@@ -209,7 +209,7 @@ def test_park_says_what_used_the_lease_up():
 
 @pytest.mark.parametrize("hours", [3, 8])
 def test_llmperf_that_hangs_is_skipped(hours):
-    world = VirtualWorld(stored=STORED)
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.scripts["qwen-llmperf"] = PodScript(run_s=None)
     world.ask(llmperf=True, hours=hours)
     assert world.live()["state"] == "judged"
@@ -217,7 +217,7 @@ def test_llmperf_that_hangs_is_skipped(hours):
 
 
 def test_unarmed_path_is_refused_before_the_raise():
-    world = VirtualWorld(stored=STORED, paths=[StopPath("reaper", "unarmed", "silent")])
+    world = VirtualWorld(stored=FULL_BUCKET, paths=[StopPath("reaper", "unarmed", "silent")])
     state, reason = live(world)
     assert state == "ended"
     assert "reaper: silent" in reason
@@ -225,7 +225,7 @@ def test_unarmed_path_is_refused_before_the_raise():
 
 
 def test_unarmed_path_may_be_accepted():
-    world = VirtualWorld(stored=STORED, paths=[StopPath("reaper", "unarmed", "silent")])
+    world = VirtualWorld(stored=FULL_BUCKET, paths=[StopPath("reaper", "unarmed", "silent")])
     assert live(world, accept_unarmed=True)[0] == "judged"
 
 
@@ -336,7 +336,7 @@ def test_other_specs_end_the_run():
 
 
 def test_topic_that_refuses_delays_the_end_for_a_while():
-    world = VirtualWorld(stored=STORED)
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.account.down = {"sns"}
     world.ask()
     record = world.live()
@@ -345,7 +345,7 @@ def test_topic_that_refuses_delays_the_end_for_a_while():
 
 
 def test_second_run_waits_for_nobody():
-    world = VirtualWorld(stored=STORED)
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.ask()
     world.look()
     key = world.ask(run="post-2")
@@ -425,14 +425,14 @@ def test_round_of_another_environment_does_not_count():
 
 
 def test_round_that_recorded_too_little_does_not_count():
-    world = VirtualWorld(stored=STORED)
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.count_requests = lambda _task: 5
     state, reason = live(world)
     assert (state, "recorded 5 of 36 requests" in reason) == ("failed", True)
 
 
 def test_second_swap_has_time_of_its_own():
-    world = VirtualWorld(stored=STORED)
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.scripts[VARIANT] = PodScript(ready_after_s=1500, stop_s=5)
     world.scripts[BASELINE] = PodScript(ready_after_s=1500, stop_s=5)
     world.ask(starts=2)
@@ -449,7 +449,7 @@ def test_second_swap_has_time_of_its_own():
 
 
 def test_unwritten_raise_ends_all_the_same():
-    world = VirtualWorld(stored=STORED)
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.ask()
     world.live(until=lambda seen: seen.account.alive)
     record = world.account.read(f"runs/{RUN}/run.json")
@@ -488,7 +488,7 @@ def test_end_that_meets_a_conflict_is_tried_again():
 
 
 def test_cancel_while_it_parks_is_done():
-    world = VirtualWorld(stored=STORED)
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.scripts["tandem-measure"] = PodScript(run_s=1500)
     world.ask(hours=2)
     world.live(until=at_step("park-1"))
@@ -516,7 +516,7 @@ def test_run_refused_for_another_lease_leaves_its_servers(until):
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_llmperf_counts_only_on_servers_that_stay_as_they_were(replicas):
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=set(FULL_BUCKET))
     world.ask(llmperf=True)
     world.live(
         until=lambda world: world.store.list_objects(

@@ -10,7 +10,7 @@ from virtual_world import ARTIFACTS, MODELS, NAMESPACE, RUN, VirtualWorld
 
 from tandem.run.jobs import name_job
 
-STORED = frozenset({*MODELS.values(), *ARTIFACTS.values()})
+FULL_BUCKET = frozenset({*MODELS.values(), *ARTIFACTS.values()})
 MEASURE = "tandem-measure"
 JUDGE = "tandem-judge"
 LLMPERF = "qwen-llmperf"
@@ -18,7 +18,7 @@ LLMPERF = "qwen-llmperf"
 
 def reach(step, **fields):
     """Return a world in which the run has begun a step."""
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=set(FULL_BUCKET))
     world.ask(**fields)
     world.live(until=lambda seen: any(name == step for name, _, _ in seen.list_steps()))
     return world
@@ -93,10 +93,10 @@ def foreign():
     """A run that meets a Job of its own first round which an admin made, and the run's record."""
     world = reach("ready")
     job = name_job(RUN, MEASURE, 1)
-    rendered = world.store.get_object("cronjobs", NAMESPACE, MEASURE)
+    cron_job = world.store.get_object("cronjobs", NAMESPACE, MEASURE)
     body = {
         "metadata": {"name": job, "labels": {"made": "by-hand"}},
-        "spec": rendered["spec"]["jobTemplate"]["spec"],
+        "spec": cron_job["spec"]["jobTemplate"]["spec"],
     }
     world.store.create_object("jobs", NAMESPACE, body)
     return world, job, world.live()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from virtual_world import ARTIFACTS, BASELINE, LOOK_S, MODELS, RUN, VARIANT, VirtualWorld
 
-STORED = {*MODELS.values(), *ARTIFACTS.values()}
+FULL_BUCKET = {*MODELS.values(), *ARTIFACTS.values()}
 PROOF_KILLS = 2000
 PROOF_KILLS_A_LIFE = 10
 SHORT_LIVES = 3
@@ -107,7 +107,7 @@ class KilledLife:
 def live_with_kills(seed: int, kills: int) -> KilledLife:
     """Live a run whose runner is killed so often, and whose nodes are disrupted."""
     chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
-    world = VirtualWorld(stored=set(STORED) if chance.random() < 0.7 else set())
+    world = VirtualWorld(stored=set(FULL_BUCKET) if chance.random() < 0.7 else set())
     if chance.random() < 0.3:
         world.account.odds = {"*": 0.03}
     if chance.random() < 0.3:
@@ -115,16 +115,16 @@ def live_with_kills(seed: int, kills: int) -> KilledLife:
     world.account.chance = chance
     world.ask(rounds=4, control_rounds=chance.choice((0, 1)), starts=chance.choice((1, 1, 2)))
     disruptions = Disruptions(chance)
-    planned = kills
+    kills_left = kills
     done = 0
 
     def disturb(seen: VirtualWorld) -> bool:
-        nonlocal planned, done
+        nonlocal kills_left, done
         disruptions.happen(seen)
         if seen.account.dies_after is None:
             done = seen.runner_number - 1
-            if planned:
-                planned -= 1
+            if kills_left:
+                kills_left -= 1
                 seen.account.dies_after = chance.choice((1, 3, 10, 30, 60, 150, 300))
         for machine in seen.account.alive:
             assert machine.state == "shutting-down" or is_guarded(seen), (
@@ -184,7 +184,7 @@ def hold_fenced_life(seed: int, life: KilledLife) -> None:
 
 def live_without_raise() -> KilledLife:
     """Live a run whose raise EKS throttles until the reaper fences its lease."""
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=set(FULL_BUCKET))
     world.account.odds = {"eks.update_nodegroup_config": 1}
     world.ask()
     return KilledLife(world, world.live(), 0, Counter())
@@ -203,19 +203,19 @@ def test_killed_runner_leaves_nothing(seed):
 def test_two_thousand_kills():
     base = int(os.environ.get("TANDEM_PROOF_SEED") or random.SystemRandom().randrange(1 << 30))
     sys.stderr.write(f"\nkills of the runner: SEED={base}\n")
-    kills = lives = passes = fenced = 0
+    kills = lives = passes = fence_lives = 0
     events = Counter[tuple[str, str]]()
     while kills < PROOF_KILLS:  # some lives end before all that was planned
         life = hold_life(base + lives, PROOF_KILLS_A_LIFE)
         kills += life.kills
         lives += 1
         passes += life.world.passes
-        fenced += life.is_fenced
+        fence_lives += life.is_fenced
         events += life.events
     counts = Counter[str]()
     for (kind, _), count in events.items():
         counts[kind] += count
     sys.stderr.write(
-        f"{kills} kills in {lives} lives, {passes} passes of the reaper, {fenced} fenced; "
+        f"{kills} kills in {lives} lives, {passes} passes of the reaper, {fence_lives} fenced; "
     )
     sys.stderr.write(f"{dict(counts)}: {dict(events)}\n")

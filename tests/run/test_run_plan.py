@@ -40,9 +40,9 @@ def plan(
     environment="post-us-east-2", experiment="post", gaps=NO_GAPS, capacity=RESERVATION, **request
 ):
     """Inputs of a run of six hours; the committed environment waits for the id of a block."""
-    declared = workspace().environments[environment].record
-    declared = declared.model_copy(
-        update={"capacity": declared.capacity.model_copy(update=capacity)}
+    environment_record = workspace().environments[environment].record
+    environment_record = environment_record.model_copy(
+        update={"capacity": environment_record.capacity.model_copy(update=capacity)}
     )
     fields = {
         "kind": "run",
@@ -53,7 +53,7 @@ def plan(
         "hours": 6.0,
     }
     return RunPlanInputs(
-        environment=declared,
+        environment=environment_record,
         experiment=workspace().experiments[experiment].record,
         catalogue=load_catalogue(),
         gaps=gaps,
@@ -72,8 +72,8 @@ def find_step(inputs, name) -> StepEstimate:
 def edit(inputs, part, **changes):
     """The inputs with a part of the experiment changed."""
     experiment = inputs.experiment
-    changed = getattr(experiment, part).model_copy(update=changes)
-    return replace(inputs, experiment=experiment.model_copy(update={part: changed}))
+    section = getattr(experiment, part).model_copy(update=changes)
+    return replace(inputs, experiment=experiment.model_copy(update={part: section}))
 
 
 def test_plan_has_the_journals_steps_in_order():

@@ -12,14 +12,14 @@ from tandem.run.journal import LostRunError, ObjectFile, RunJournal
 from tandem.run.run_values import RunnerBeat
 from tandem.run.run_world import RunEndError
 
-STORED = {*MODELS.values(), *ARTIFACTS.values()}
+FULL_BUCKET = {*MODELS.values(), *ARTIFACTS.values()}
 
 
 class ReplacedRunner:
     """A run in a round, and the runner that had it until another one took over."""
 
     def __init__(self) -> None:
-        self.world = VirtualWorld(stored=set(STORED))
+        self.world = VirtualWorld(stored=set(FULL_BUCKET))
         self.world.ask()
         self.world.live(
             until=lambda seen: any(step.startswith("round-") for step, _, _ in seen.list_steps())
@@ -40,80 +40,80 @@ class ReplacedRunner:
 
 
 @pytest.fixture
-def replaced():
+def replacement():
     return ReplacedRunner()
 
 
 @pytest.mark.parametrize("state", ["ended", "waiting"])
-def test_a_replaced_runner_neither_ends_nor_parks_the_run(replaced, state):
-    before = replaced.world.list_steps()
+def test_a_replaced_runner_neither_ends_nor_parks_the_run(replacement, state):
+    before = replacement.world.list_steps()
     with pytest.raises(LostRunError):
-        replaced.end(state)
-    assert replaced.world.list_steps() == before
+        replacement.end(state)
+    assert replacement.world.list_steps() == before
 
 
-def test_a_replaced_runner_makes_no_job(replaced):
+def test_a_replaced_runner_makes_no_job(replacement):
     body = {"metadata": {"name": "late", "namespace": NAMESPACE}, "spec": {}}
     with pytest.raises(LostRunError):
-        replaced.stale.world.cluster.create_job(NAMESPACE, body)
+        replacement.stale.world.cluster.create_job(NAMESPACE, body)
     assert "late" not in [
-        job["metadata"]["name"] for job in replaced.world.store.view_objects("jobs")
+        job["metadata"]["name"] for job in replacement.world.store.view_objects("jobs")
     ]
 
 
-def test_a_replaced_runner_deletes_no_job(replaced):
-    [job] = [body["metadata"]["name"] for body in replaced.world.store.view_objects("jobs")]
+def test_a_replaced_runner_deletes_no_job(replacement):
+    [job] = [body["metadata"]["name"] for body in replacement.world.store.view_objects("jobs")]
     with pytest.raises(LostRunError):
-        replaced.stale.world.cluster.delete_job(NAMESPACE, job)
-    assert replaced.world.store.view_object("jobs", NAMESPACE, job) is not None
+        replacement.stale.world.cluster.delete_job(NAMESPACE, job)
+    assert replacement.world.store.view_object("jobs", NAMESPACE, job) is not None
 
 
-def test_a_replaced_runner_scales_no_server(replaced):
+def test_a_replaced_runner_scales_no_server(replacement):
     with pytest.raises(LostRunError):
-        replaced.stale.world.cluster.scale_deployment(NAMESPACE, BASELINE, 0)
+        replacement.stale.world.cluster.scale_deployment(NAMESPACE, BASELINE, 0)
     assert (
-        replaced.world.store.view_object("deployments", NAMESPACE, BASELINE)["spec"]["replicas"]
+        replacement.world.store.view_object("deployments", NAMESPACE, BASELINE)["spec"]["replicas"]
         == 1
     )
 
 
-def test_a_replaced_runner_may_still_read(replaced):
-    assert replaced.stale.world.cluster.list_objects("nodes") == replaced.world.api.list_objects(
+def test_a_replaced_runner_may_still_read(replacement):
+    assert replacement.stale.world.cluster.list_objects(
         "nodes"
-    )
+    ) == replacement.world.api.list_objects("nodes")
 
 
-def test_an_act_leaves_the_beat_of_the_other_runner(replaced):
+def test_an_act_leaves_the_beat_of_the_other_runner(replacement):
     """The check reads `runner.json`; a beat of the replaced runner must lose as if it had not."""
     with pytest.raises(LostRunError):
-        replaced.end("ended")
-    replaced.world.account.advance(2)
+        replacement.end("ended")
+    replacement.world.account.advance(2)
     with pytest.raises(LostRunError):
-        replaced.stale.beat()
-    assert replaced.world.runner.file.read("runner.json", RunnerBeat).writer == "runner-2"
+        replacement.stale.beat()
+    assert replacement.world.runner.file.read("runner.json", RunnerBeat).writer == "runner-2"
 
 
 def test_end_is_seen_while_the_journal_is_read():
     """An end is written before its step is marked as failed, so a reading that lists too early is
     read on."""
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=set(FULL_BUCKET))
     world.ask()
     world.live(
         until=lambda seen: any(step.startswith("round-") for step, _, _ in seen.list_steps())
     )
-    replaced = ReplacedRunner.__new__(ReplacedRunner)
-    replaced.world = world
-    replaced.stale = world.runner
+    replacement = ReplacedRunner.__new__(ReplacedRunner)
+    replacement.world = world
+    replacement.stale = world.runner
     # run.json and the list come first; then the other runner ends the run before the first step is
     # read
-    world.account.interrupt(lambda: replaced.end("ended"), "s3.get_object", skip=1)
+    world.account.interrupt(lambda: replacement.end("ended"), "s3.get_object", skip=1)
     journal = RunJournal.load(ObjectFile(world.account.clients, world.runner.world.guard), RUN)
     assert "end" in journal.steps
 
 
 def test_hours_without_a_runner_make_no_step_late():
     """The step `judge` has two hours and needs no node."""
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=set(FULL_BUCKET))
     world.ask()
     world.live(until=lambda seen: any(step == "judge" for step, _, _ in seen.list_steps()))
     world.runner = world.start_runner()
@@ -123,7 +123,7 @@ def test_hours_without_a_runner_make_no_step_late():
 
 def test_a_look_that_froze_tells_who_stopped_the_fleet():
     """Not what follows from it: the server has no node any more, so it is not ready."""
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=set(FULL_BUCKET))
     world.ask()
     world.live(until=lambda seen: any(step == "ready" for step, _, _ in seen.list_steps()))
     world.account.interrupt(

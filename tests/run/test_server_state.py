@@ -12,7 +12,7 @@ from virtual_world import ARTIFACTS, BASELINE, LOOK_S, MODELS, NAMESPACE, VARIAN
 
 from tandem.run.server_state import LEAD_CHARACTERS, NODE_GONE, spell_difference
 
-STORED = frozenset({*MODELS.values(), *ARTIFACTS.values()})
+FULL_BUCKET = frozenset({*MODELS.values(), *ARTIFACTS.values()})
 CONFIG = {"model": "/mnt/models/" + "x" * 200, "num_speculative_tokens": 7}
 ARGUMENTS = ("--port", "8000", json.dumps(CONFIG))
 
@@ -20,7 +20,7 @@ ARGUMENTS = ("--port", "8000", json.dumps(CONFIG))
 def reach(step, look_s=LOOK_S, **fields):
     """Return a world in which the run has begun a step; `check` is about to begin."""
     name, states = ("ready", {"done"}) if step == "check" else (step, {"running", "done"})
-    world = VirtualWorld(stored=set(STORED), look_s=look_s)
+    world = VirtualWorld(stored=set(FULL_BUCKET), look_s=look_s)
     world.ask(**fields)
     world.live(
         until=lambda seen: any(row[0] == name and row[1] in states for row in seen.list_steps())
@@ -157,7 +157,7 @@ def test_round_without_slices_does_not_count():
 
 
 def test_slice_without_device_ids_is_a_fault():
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=set(FULL_BUCKET))
     add_node = world._add_node
 
     def add_nameless(name):
@@ -207,11 +207,11 @@ def test_two_servers_beside_one_that_leaves_void_the_run():
 
 def test_endpoint_of_a_leaving_server_is_no_second_one():
     world = reach("round-00001")
-    listed = world.api.list_objects
+    list_now = world.api.list_objects
 
     def list_late(kind, namespace="", labels=None):
         """List every pod of the server as ready: the endpoint controller is a moment behind."""
-        rows = listed(kind, namespace, labels)
+        rows = list_now(kind, namespace, labels)
         for row in rows if kind == "endpointslices" else ():
             if row["metadata"]["labels"]["kubernetes.io/service-name"] == BASELINE:
                 uids = [pod["metadata"]["uid"] for pod in world.list_servers(BASELINE)]
@@ -226,7 +226,7 @@ def test_endpoint_of_a_leaving_server_is_no_second_one():
     world.api.list_objects = list_late
     for _ in range(4):
         world.look()
-    world.api.list_objects = listed
+    world.api.list_objects = list_now
     assert world.live()["state"] == "judged"
 
 
@@ -239,8 +239,8 @@ def test_slow_server_is_waited_for_at_the_check():
 
 
 def test_edited_end_of_a_long_argument_is_shown():
-    edited = json.dumps(CONFIG | {"num_speculative_tokens": 5})
-    text = spell_difference((*ARGUMENTS[:-1], edited), ARGUMENTS)
+    arguments = json.dumps(CONFIG | {"num_speculative_tokens": 5})
+    text = spell_difference((*ARGUMENTS[:-1], arguments), ARGUMENTS)
     assert (
         text
         == r'..., \"num_speculative_tokens\": 5}"] runs, ..., \"num_speculative_tokens\": 7}"] is'
@@ -250,15 +250,13 @@ def test_edited_end_of_a_long_argument_is_shown():
 
 def test_edited_end_of_a_long_text_is_shown():
     image = "registry.example/" + "folder/" * 30 + "vllm:"
-    shown = image[-LEAD_CHARACTERS:]
-    assert (
-        spell_difference(f"{image}1", f"{image}2") == f"...{shown}1 runs, ...{shown}2 is declared"
-    )
+    lead = image[-LEAD_CHARACTERS:]
+    assert spell_difference(f"{image}1", f"{image}2") == f"...{lead}1 runs, ...{lead}2 is declared"
 
 
 def test_variable_that_differs_is_shown_alone():
-    declared = {f"NEURON_VARIABLE_{number:02}": "a value" for number in range(20)}
-    text = spell_difference(declared | {"NEURON_VARIABLE_19": "another"}, declared)
+    variables = {f"NEURON_VARIABLE_{number:02}": "a value" for number in range(20)}
+    text = spell_difference(variables | {"NEURON_VARIABLE_19": "another"}, variables)
     assert (
         text
         == '{"NEURON_VARIABLE_19": "another"} runs, {"NEURON_VARIABLE_19": "a value"} is declared'

@@ -52,21 +52,21 @@ class KilledSweep:
     paid_minutes: float
 
 
-def build_life(drafts: int, spoiled: str) -> SweepLife:
+def build_life(drafts: int, candidate: str) -> SweepLife:
     """Return a sweep that nobody asked for yet."""
     world = SweepLife()
     (small, small_cost), (large, large_cost) = DRAFTS[drafts]
     world.acceptance = {SMALL: small, LARGE: large}
     world.cost = {SMALL: small_cost, LARGE: large_cost}
-    if spoiled:
-        world.fail_candidate(spoiled)
+    if candidate:
+        world.fail_candidate(candidate)
     return world
 
 
 @functools.cache
-def decide_undisturbed(drafts: int, spoiled: str) -> dict[str, Any]:
+def decide_undisturbed(drafts: int, candidate: str) -> dict[str, Any]:
     """Return what a sweep decides that nobody kills."""
-    world = build_life(drafts, spoiled)
+    world = build_life(drafts, candidate)
     world.ask(**HOURS)
     world.live()
     return world.read_decision()
@@ -76,26 +76,26 @@ def live_with_kills(seed: int, kills: int, *, has_budget: bool = False) -> Kille
     """Live a sweep whose runner is killed so often; hold that it ends judged, with nothing left."""
     chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
     drafts = chance.randrange(len(DRAFTS))
-    spoiled = chance.choice(("", "", SPOILED))
-    undisturbed = decide_undisturbed(drafts, spoiled)
-    world = build_life(drafts, spoiled)
-    budget_usd = round(chance.uniform(4, undisturbed["usd"]), 2) if has_budget else 0
+    candidate = chance.choice(("", "", SPOILED))
+    reference = decide_undisturbed(drafts, candidate)
+    world = build_life(drafts, candidate)
+    budget_usd = round(chance.uniform(4, reference["usd"]), 2) if has_budget else 0
     if not has_budget and chance.random() < 0.3:  # weather takes time, and a budget pays for it
         world.account.odds = {"*": 0.01}
         world.account.loses = 0.005
     world.account.chance = chance
     world.ask(**HOURS, budget_usd=budget_usd)
-    planned = kills
+    kills_left = kills
     done = 0
     paid = timedelta()
 
     def kill_again(seen: SweepLife) -> bool:
-        nonlocal planned, done, paid
+        nonlocal kills_left, done, paid
         paid += sum(not machine.ended for machine in seen.account.alive) * timedelta(seconds=LOOK_S)
         if seen.account.dies_after is None:
             done = seen.runner_number - 1
-            if planned:
-                planned = planned - 1
+            if kills_left:
+                kills_left = kills_left - 1
                 seen.account.dies_after = chance.choice(CALLS)
         for machine in seen.account.alive:
             assert machine.state == "shutting-down" or is_guarded(seen), (
@@ -116,13 +116,13 @@ def live_with_kills(seed: int, kills: int, *, has_budget: bool = False) -> Kille
         world.list_steps()[-3:],
     )
     assert len([key for key in world.account.objects if key == f"runs/{RUN}/run.json"]) == 1
-    return KilledSweep(world.read_decision(), undisturbed, done, paid / timedelta(minutes=1))
+    return KilledSweep(world.read_decision(), reference, done, paid / timedelta(minutes=1))
 
 
 def drop_waits(document: dict[str, Any]) -> dict[str, Any]:
     """Return a decision, or a candidate of it, without what a wait changes."""
-    kept = {name: value for name, value in document.items() if name not in WAITS}
-    return kept | {"candidates": [drop_waits(row) for row in kept.get("candidates", ())]}
+    rest = {name: value for name, value in document.items() if name not in WAITS}
+    return rest | {"candidates": [drop_waits(row) for row in rest.get("candidates", ())]}
 
 
 def hold_life(seed: int, kills: int) -> int:
@@ -135,12 +135,12 @@ def hold_budget(seed: int, kills: int) -> tuple[KilledSweep, float]:
     """Hold what a budget leaves of a decision; return the sweep and the USD above its budget."""
     sweep = live_with_kills(seed, kills, has_budget=True)
     decision = sweep.decision
-    undisturbed = sweep.undisturbed
-    measured = [row for row in decision["candidates"] if row["state"] == "measured"]
-    former = {row["variant"]: drop_waits(row) for row in undisturbed["candidates"]}
-    assert all(drop_waits(row) == former[row["variant"]] for row in measured), seed
-    best = max(measured, key=lambda row: row["speed_up"][0], default={"variant": ""})["variant"]
-    assert decision["winner"] == (best if undisturbed["winner"] else ""), seed
+    reference = sweep.undisturbed
+    rows = [row for row in decision["candidates"] if row["state"] == "measured"]
+    former = {row["variant"]: drop_waits(row) for row in reference["candidates"]}
+    assert all(drop_waits(row) == former[row["variant"]] for row in rows), seed
+    best = max(rows, key=lambda row: row["speed_up"][0], default={"variant": ""})["variant"]
+    assert decision["winner"] == (best if reference["winner"] else ""), seed
     above_usd = decision["usd"] - decision["budget_usd"]
     # a dead runner looks one look later
     assert above_usd <= sweep.kills * USD_PER_MINUTE * LOOK_S / 60, seed

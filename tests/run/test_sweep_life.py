@@ -17,37 +17,37 @@ def live(world, **fields):
 
 
 @pytest.fixture(scope="module")
-def lived():
+def life():
     """A sweep in which the large draft is the better one."""
     world = SweepLife()
     return world, *live(world)
 
 
-def test_sweep_decides(lived):
-    _, record, decision = lived
+def test_sweep_decides(life):
+    _, record, decision = life
     assert (record["state"], decision["word"]) == ("judged", "decided"), record["reason"]
 
 
-def test_better_draft_wins(lived):
-    _, _, decision = lived
+def test_better_draft_wins(life):
+    _, _, decision = life
     winner = next(row for row in decision["candidates"] if row["variant"] == decision["winner"])
     assert winner["draft"] == LARGE
 
 
-def test_verdict_is_the_decision(lived):
-    _, record, decision = lived
+def test_verdict_is_the_decision(life):
+    _, record, decision = life
     assert record["verdict"] == decision["sentence"]
 
 
-def test_losers_are_not_measured(lived):
-    _, _, decision = lived
+def test_losers_are_not_measured(life):
+    _, _, decision = life
     assert sum(row["state"] == "measured" for row in decision["candidates"]) < len(
         decision["candidates"]
     )
 
 
-def test_every_elimination_has_a_reason_and_a_time(lived):
-    _, _, decision = lived
+def test_every_elimination_has_a_reason_and_a_time(life):
+    _, _, decision = life
     assert all(
         row["reason"] and row["decided_at"]
         for row in decision["candidates"]
@@ -55,19 +55,19 @@ def test_every_elimination_has_a_reason_and_a_time(lived):
     )
 
 
-def test_compile_minutes_are_counted(lived):
-    _, _, decision = lived
+def test_compile_minutes_are_counted(life):
+    _, _, decision = life
     assert 0 < decision["compile_minutes"] < decision["node_minutes"]
 
 
-def test_only_measured_candidates_are_compiled(lived):
-    world, _, decision = lived
-    measured = sum(row["state"] == "measured" for row in decision["candidates"])
-    assert len(world.stored & set(list_artifacts(SWEEP).values())) == measured + 1
+def test_only_measured_candidates_are_compiled(life):
+    world, _, decision = life
+    count = sum(row["state"] == "measured" for row in decision["candidates"])
+    assert len(world.stored & set(list_artifacts(SWEEP).values())) == count + 1
 
 
-def test_nothing_is_left(lived):
-    world, _, _ = lived
+def test_nothing_is_left(life):
+    world, _, _ = life
     assert world.is_empty
 
 
@@ -77,20 +77,20 @@ def find_states(decision):
 
 
 @pytest.fixture(scope="module")
-def spoiled():
+def failing_sweep():
     """A sweep in which the best candidate never compiles."""
     world = SweepLife()
     world.fail_candidate("qwen-sd-qwen3-1-7b-k7")
     return live(world)
 
 
-def test_candidate_that_never_compiles_is_failed(spoiled):
-    _, decision = spoiled
+def test_candidate_that_never_compiles_is_failed(failing_sweep):
+    _, decision = failing_sweep
     assert find_states(decision)["qwen-sd-qwen3-1-7b-k7"] == "failed"
 
 
-def test_sweep_decides_without_the_failed_candidate(spoiled):
-    record, decision = spoiled
+def test_sweep_decides_without_the_failed_candidate(failing_sweep):
+    record, decision = failing_sweep
     assert (record["state"], decision["word"], decision["winner"]) == (
         "judged",
         "decided",

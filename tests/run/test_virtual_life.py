@@ -12,52 +12,52 @@ from tandem.run.run_values import RunnerBeat
 
 
 @pytest.fixture(scope="module")
-def lived():
+def life():
     """A run of four rounds and a control round from an empty bucket."""
     world = VirtualWorld()
     key = world.ask()
     return world, world.live(), key
 
 
-def test_run_is_judged(lived):
-    _, record, _ = lived
+def test_run_is_judged(life):
+    _, record, _ = life
     assert (record["state"], record["verdict"]) == ("judged", "qwen-sd-vllm is faster")
 
 
-def test_steps_stand_in_their_order(lived):
-    world, _, _ = lived
+def test_steps_stand_in_their_order(life):
+    world, _, _ = life
     rounds = [f"round-{number:05}" for number in range(5)]
     before = ["preflight", "stage", "raise", "node", "compile", "label", "serve", "ready", "check"]
     assert [step for step, _, _ in world.list_steps()] == [*before, *rounds, "judge", "end"]
 
 
-def test_nothing_is_left(lived):
-    world, _, _ = lived
+def test_nothing_is_left(life):
+    world, _, _ = life
     assert world.is_empty
 
 
-def test_people_hear_the_verdict(lived):
-    world, _, _ = lived
-    assert [told["text"] for told in world.account.told] == [
+def test_people_hear_the_verdict(life):
+    world, _, _ = life
+    assert [message["text"] for message in world.account.told] == [
         "post-us-east-2: run post-1 judged. qwen-sd-vllm is faster"
     ]
 
 
-def test_node_seconds_agree_with_the_account(lived):
-    world, record, _ = lived
+def test_node_seconds_agree_with_the_account(life):
+    world, record, _ = life
     machine = world.account.machines[0]
     empty_at = datetime.fromisoformat(record["leases"][0]["empty_at"])
     assert abs(record["node_s"] - (empty_at - machine.launched).total_seconds()) <= 60
 
 
-def test_each_job_leaves_the_tail_of_its_log(lived):
-    world, _, _ = lived
+def test_each_job_leaves_the_tail_of_its_log(life):
+    world, _, _ = life
     logs = [key for key in world.account.objects if key.startswith(f"runs/{RUN}/logs/")]
     assert len(logs) == 2 + 2 + 5 + 1  # stage, compile, measure, judge
 
 
-def test_both_servers_had_a_half(lived):
-    world, _, _ = lived
+def test_both_servers_had_a_half(life):
+    world, _, _ = life
     placements = [
         row["result"]["placements"]
         for row in _read_steps(world)
@@ -66,14 +66,14 @@ def test_both_servers_had_a_half(lived):
     assert placements == [{BASELINE: "devices 0-7", VARIANT: "devices 8-15"}] * 5
 
 
-def test_runner_beats(lived):
-    world, _, _ = lived
+def test_runner_beats(life):
+    world, _, _ = life
     beat = world.runner.file.read("runner.json", RunnerBeat)
     assert (beat.writer, beat.run, set(beat.spec_digests)) == ("runner-1", None, {"post"})
 
 
-def test_judge_hears_of_every_round(lived):
-    world, _, _ = lived
+def test_judge_hears_of_every_round(life):
+    world, _, _ = life
     assert world.judged.confirmed == tuple((number, 1) for number in range(5))
 
 
@@ -138,8 +138,8 @@ def test_run_spans_leases():
     assert world.is_empty
 
 
-def test_one_image_measures_all_rounds(lived):
-    world, _, _ = lived
+def test_one_image_measures_all_rounds(life):
+    world, _, _ = life
     digest = _read_steps(world)[9]["result"]["image_id"]
     first_image, *later_images = world.measure_images
     repository = first_image.rpartition(":")[0]

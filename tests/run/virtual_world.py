@@ -337,13 +337,13 @@ class VirtualWorld:
         labels = self.account.group["labels"] if self.account.group else {}
         for name in nodes if self.gives_labels else ():
             node = self.store.get_object("nodes", "", name)
-            kept = {
+            labels_of_node = {
                 key: value
                 for key, value in node["metadata"]["labels"].items()
                 if ".tandem/" not in key
             }
-            if node["metadata"]["labels"] != kept | labels:
-                node["metadata"]["labels"] = kept | labels
+            if node["metadata"]["labels"] != labels_of_node | labels:
+                node["metadata"]["labels"] = labels_of_node | labels
                 self.store.replace_object("nodes", "", name, node)
 
     def set_taints(self, name, *taints):
@@ -601,10 +601,10 @@ class VirtualWorld:
         now = self.account.now
         if not self.has_reaper or (self.reaped_at and now - self.reaped_at < REAPER_SPAN):
             return
-        kept = self.account.dies_after
+        labels_of_node = self.account.dies_after
         self.account.dies_after = None
         run_reaper_pass(self.account.clients, GUARD, now)
-        self.account.dies_after = kept
+        self.account.dies_after = labels_of_node
         self.reaped_at = now
         self.passes += 1
 

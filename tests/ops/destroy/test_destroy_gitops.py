@@ -25,13 +25,13 @@ def delivered(tool):
 def test_teardown_waits_for_the_operators_word(small):
     world = small(change=delivered("argocd")).deploy()
 
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as refusal:
         survey_teardown(world.account(), gitops_gone=False)
     survey_teardown(world.account(), gitops_gone=True)
 
-    assert f"kubectl delete -k manifests/{world.name}/gitops" in str(refused.value)
-    assert "tandem-post, tandem-post-drafts-windows" in str(refused.value)
-    assert "--gitops-removed" in refused.value.change
+    assert f"kubectl delete -k manifests/{world.name}/gitops" in str(refusal.value)
+    assert "tandem-post, tandem-post-drafts-windows" in str(refusal.value)
+    assert "--gitops-removed" in refusal.value.change
 
 
 def test_without_a_cluster_no_tool_is_asked_about(small):

@@ -33,13 +33,13 @@ def test_every_stack_goes_in_its_order(small):
 
     taken_down(world)
     leftovers = find_leftovers(world.account())
-    gone = [
+    kinds = [
         re.sub(r".*-(\w+): gone", r"\1", line) for line in world.said if line.endswith(": gone")
     ]
     again = survey_teardown(world.account(), gitops_gone=False)
     taken_down(world)
 
-    assert (gone, again.stacks) == (DELETED, {})
+    assert (kinds, again.stacks) == (DELETED, {})
     assert world.stacks() == {"Artifacts": "CREATE_COMPLETE"}
     assert (leftovers.orphans, leftovers.failures) == ([], {})
     assert [resource.kind for resource in leftovers.kept] == [
@@ -72,11 +72,11 @@ def test_foreign_stack_of_the_same_name_stops_the_teardown(small, owner):
     with pytest.raises(
         InputError,
         match=rf"{world.name}-Registry: this stack has no tag tandem:environment={world.name}",
-    ) as refused:
+    ) as refusal:
         survey_teardown(world.account(), gitops_gone=False)
     assert (
         f"(aws cloudformation describe-stacks --stack-name {world.name}-Registry)"
-        in refused.value.change
+        in refusal.value.change
     )
     with pytest.raises(InputError, match="is left alone"):
         taken_down(world)
@@ -141,14 +141,14 @@ def test_unreadable_lease_forbids_a_teardown(small, hours, objects, refusal):
 
     with (
         pytest.raises(TandemError, match=refusal) if refusal else contextlib.nullcontext()
-    ) as refused:
+    ) as fault:
         survey_teardown(world.account(), gitops_gone=False)
 
-    assert not refusal or refused.value.exit_code == 3
+    assert not refusal or fault.value.exit_code == 3
 
 
 @pytest.mark.parametrize(
-    ("state", "leaving", "refused"),
+    ("state", "leaving", "refusal"),
     [
         ("running", False, True),
         ("running", True, True),
@@ -156,10 +156,10 @@ def test_unreadable_lease_forbids_a_teardown(small, hours, objects, refusal):
         ("shutting-down", True, False),
     ],
 )
-def test_leaving_node_hinders_no_second_run(small, monkeypatch, state, leaving, refused):
+def test_leaving_node_hinders_no_second_run(small, monkeypatch, state, leaving, refusal):
     world = small().deploy(("Artifacts",))
     monkeypatch.setattr(fleet, "list_nodes", lambda *_: {"i-1": state})
-    with pytest.raises(InputError) if refused else contextlib.nullcontext():
+    with pytest.raises(InputError) if refusal else contextlib.nullcontext():
         fleet.require_parked_fleet(world.account(), datetime.now(UTC), is_leaving=leaving)
 
 
@@ -263,14 +263,14 @@ def test_a_protection_is_lifted_only_when_its_stack_goes(small):
         taken_down(world, denied="UpdateTerminationProtection")
 
     pages = world.client("cloudformation").get_paginator("describe_stacks").paginate()
-    protected = {
+    protected_names = {
         row["StackName"]
         for page in pages
         for row in page["Stacks"]
         if row.get("EnableTerminationProtection")
     }
 
-    assert {f"{world.name}-{kind}" for kind in DELETED} <= protected
+    assert {f"{world.name}-{kind}" for kind in DELETED} <= protected_names
 
 
 def resource_of(world, kind):
@@ -374,11 +374,11 @@ def test_call_denied_while_looking_changes_nothing(small, operation):
     world = small().deploy()
     before = world.stacks()
 
-    with pytest.raises(TandemError) as refused:
+    with pytest.raises(TandemError) as refusal:
         survey_teardown(world.account(denied=operation), gitops_gone=False)
 
-    assert refused.value.exit_code == 3
-    assert operation in str(refused.value)
+    assert refusal.value.exit_code == 3
+    assert operation in str(refusal.value)
     assert world.stacks() == before
 
 
@@ -405,11 +405,11 @@ def test_unreadable_size_names_the_missing_right(small):
 def test_teardown_continues_after_a_denied_call(small, operation):
     world = small().deploy()
 
-    with pytest.raises(AccessDeniedError, match=operation) as refused:
+    with pytest.raises(AccessDeniedError, match=operation) as refusal:
         taken_down(world, denied=operation)
     taken_down(world)
 
-    assert refused.value.exit_code == 3
+    assert refusal.value.exit_code == 3
     assert world.stacks() == {"Artifacts": "CREATE_COMPLETE"}
     assert find_leftovers(world.account()).orphans == []
 

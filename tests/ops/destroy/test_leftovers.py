@@ -197,7 +197,7 @@ def make_alarm(world: Small, name: str, namespace: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def planted(endpoint, tmp_path_factory):
+def orphan_worlds(endpoint, tmp_path_factory):
     """One orphan of each kind, the same of a neighbour, and what the search found of both."""
     folder = tmp_path_factory.mktemp("planted")
     worlds = {
@@ -218,61 +218,67 @@ def planted(endpoint, tmp_path_factory):
     return SimpleNamespace(plants=plants, leftovers=leftovers, world=worlds[ENVIRONMENT])
 
 
-def key_of(planted) -> str:
-    return dict(planted.plants[ENVIRONMENT])["KMS key"]
+def key_of(orphan_worlds) -> str:
+    return dict(orphan_worlds.plants[ENVIRONMENT])["KMS key"]
 
 
-def search(planted):
-    return find_leftovers(planted.world.account(), [NEIGHBOUR])
+def search(orphan_worlds):
+    return find_leftovers(orphan_worlds.world.account(), [NEIGHBOUR])
 
 
-def test_orphan_of_each_kind_has_its_command(planted):
+def test_orphan_of_each_kind_has_its_command(orphan_worlds):
     commands = {
         (resource.kind, resource.name): resource.remove
-        for resource in planted.leftovers[ENVIRONMENT].orphans
+        for resource in orphan_worlds.leftovers[ENVIRONMENT].orphans
     }
 
-    assert planted.leftovers[ENVIRONMENT].failures == {}
-    assert set(planted.plants[ENVIRONMENT]) - set(commands) == set()
-    for kind, name in planted.plants[ENVIRONMENT]:
+    assert orphan_worlds.leftovers[ENVIRONMENT].failures == {}
+    assert set(orphan_worlds.plants[ENVIRONMENT]) - set(commands) == set()
+    for kind, name in orphan_worlds.plants[ENVIRONMENT]:
         assert "aws " in commands[kind, name]
         assert name.rpartition("/")[2] in commands[kind, name]
 
 
-def test_nothing_of_a_neighbour_whose_name_begins_alike_is_found(planted):
+def test_nothing_of_a_neighbour_whose_name_begins_alike_is_found(orphan_worlds):
     leftovers, theirs = (
-        {(resource.kind, resource.name) for resource in planted.leftovers[name].orphans}
+        {(resource.kind, resource.name) for resource in orphan_worlds.leftovers[name].orphans}
         for name in (ENVIRONMENT, NEIGHBOUR)
     )
-    assert set(planted.plants[NEIGHBOUR]) <= theirs
+    assert set(orphan_worlds.plants[NEIGHBOUR]) <= theirs
     # names within a cluster
-    assert leftovers & set(planted.plants[NEIGHBOUR]) <= set(planted.plants[ENVIRONMENT])
+    assert leftovers & set(orphan_worlds.plants[NEIGHBOUR]) <= set(
+        orphan_worlds.plants[ENVIRONMENT]
+    )
 
 
-def test_node_group_is_listed_before_its_instances(planted):
+def test_node_group_is_listed_before_its_instances(orphan_worlds):
     kinds = list(
-        dict.fromkeys(resource.kind for resource in planted.leftovers[ENVIRONMENT].orphans)
+        dict.fromkeys(resource.kind for resource in orphan_worlds.leftovers[ENVIRONMENT].orphans)
     )
     assert kinds[:3] == ["node group", "instance", "cluster"]
 
 
-def test_what_stays_on_purpose_is_no_orphan(planted):
-    planted.world.client("kms").schedule_key_deletion(KeyId=key_of(planted), PendingWindowInDays=30)
-    (resource,) = [resource for resource in search(planted).kept if resource.kind == "KMS key"]
+def test_what_stays_on_purpose_is_no_orphan(orphan_worlds):
+    orphan_worlds.world.client("kms").schedule_key_deletion(
+        KeyId=key_of(orphan_worlds), PendingWindowInDays=30
+    )
+    (resource,) = [
+        resource for resource in search(orphan_worlds).kept if resource.kind == "KMS key"
+    ]
     assert (resource.name, resource.remove, "KMS deletes it on" in resource.note) == (
-        key_of(planted),
+        key_of(orphan_worlds),
         "",
         True,
     )
 
 
-def test_the_policies_of_people_stay_and_another_kinds_does_not(planted):
+def test_the_policies_of_people_stay_and_another_kinds_does_not(orphan_worlds):
     arns = {
-        end: make_policy(planted.world, f"tandem-{ENVIRONMENT}-{end}")
+        end: make_policy(orphan_worlds.world, f"tandem-{ENVIRONMENT}-{end}")
         for end in (*names.PEOPLE, "auditor")
     }
 
-    remainder = search(planted)
+    remainder = search(orphan_worlds)
 
     assert {resource.name for resource in remainder.kept if resource.kind == "policy"} == {
         arns[kind] for kind in names.PEOPLE
@@ -285,10 +291,10 @@ def test_the_policies_of_people_stay_and_another_kinds_does_not(planted):
 IN_A_CLUSTER = {"cluster", "node group"}
 
 
-def test_untagged_resource_asks_for_its_owner_first(planted):
+def test_untagged_resource_asks_for_its_owner_first(orphan_worlds):
     commands = [
         resource.remove
-        for resource in planted.leftovers[ENVIRONMENT].orphans
+        for resource in orphan_worlds.leftovers[ENVIRONMENT].orphans
         if resource.kind in IN_A_CLUSTER
     ]
     question = (
@@ -310,28 +316,28 @@ def test_what_is_ours_by_its_tag_has_its_command_alone(small):
     assert all(remainder.remove.startswith("aws eks delete-") for remainder in leftovers)
 
 
-def test_alarm_of_another_tool_with_our_prefix_is_not_ours(planted):
-    make_alarm(planted.world, f"{ENVIRONMENT}-cpu", "AWS/EC2")
-    assert f"{ENVIRONMENT}-cpu" not in {resource.name for resource in search(planted).orphans}
+def test_alarm_of_another_tool_with_our_prefix_is_not_ours(orphan_worlds):
+    make_alarm(orphan_worlds.world, f"{ENVIRONMENT}-cpu", "AWS/EC2")
+    assert f"{ENVIRONMENT}-cpu" not in {resource.name for resource in search(orphan_worlds).orphans}
 
 
-def test_a_terminated_instance_is_gone(planted):
-    node = dict(planted.plants[ENVIRONMENT])["instance"]
-    planted.world.client("ec2").terminate_instances(InstanceIds=[node])
-    leftovers = {resource.name: resource.note for resource in search(planted).orphans}
+def test_a_terminated_instance_is_gone(orphan_worlds):
+    node = dict(orphan_worlds.plants[ENVIRONMENT])["instance"]
+    orphan_worlds.world.client("ec2").terminate_instances(InstanceIds=[node])
+    leftovers = {resource.name: resource.note for resource in search(orphan_worlds).orphans}
     assert node not in leftovers or "shutting-down" in leftovers[node]
 
 
 @pytest.mark.parametrize("kind", sorted(set(SEARCHES) - {"stacks"}))
-def test_denied_search_names_the_missing_right(planted, kind):
+def test_denied_search_names_the_missing_right(orphan_worlds, kind):
     operations: list[str] = []
-    owned = ResourceOwnership.discover(planted.world.account(), [NEIGHBOUR])
-    list(SEARCHES[kind](planted.world.account(asked=operations), owned))
+    ownership = ResourceOwnership.discover(orphan_worlds.world.account(), [NEIGHBOUR])
+    list(SEARCHES[kind](orphan_worlds.world.account(asked=operations), ownership))
     faults = {}
     for operation in set(operations):
-        with pytest.raises(TandemError) as denied:
-            list(SEARCHES[kind](planted.world.account(denied=operation), owned))
-        faults[operation] = str(denied.value)
+        with pytest.raises(TandemError) as denial:
+            list(SEARCHES[kind](orphan_worlds.world.account(denied=operation), ownership))
+        faults[operation] = str(denial.value)
 
     assert operations
     assert all(
@@ -340,9 +346,9 @@ def test_denied_search_names_the_missing_right(planted, kind):
     )
 
 
-def test_key_that_denies_us_hides_no_other(planted, monkeypatch):
-    account = planted.world.account()
-    ours = key_of(planted)
+def test_key_that_denies_us_hides_no_other(orphan_worlds, monkeypatch):
+    account = orphan_worlds.world.account()
+    ours = key_of(orphan_worlds)
     shut = account.client("kms").create_key(Description="closed")["KeyMetadata"]["KeyId"]
     ask = account.ask
 
@@ -365,8 +371,8 @@ def test_key_that_denies_us_hides_no_other(planted, monkeypatch):
     assert (ours in leftovers, shut in leftovers) == (True, False)
 
 
-def test_denied_kind_does_not_end_the_search(planted):
-    remainder = find_leftovers(planted.world.account(denied="ListKeys"), [NEIGHBOUR])
+def test_denied_kind_does_not_end_the_search(orphan_worlds):
+    remainder = find_leftovers(orphan_worlds.world.account(denied="ListKeys"), [NEIGHBOUR])
     assert list(remainder.failures) == ["KMS keys"]
     assert any(resource.kind == "snapshot" for resource in remainder.orphans)
 
@@ -384,8 +390,10 @@ def test_denied_kind_does_not_end_the_search(planted):
     ],
 )
 def test_name_counts_to_its_last_part(name, ours):
-    owned = ResourceOwnership(name="post", cluster="tandem-post", neighbours=("post-us-east-2",))
-    assert owned.has_own_name(name) is ours
+    ownership = ResourceOwnership(
+        name="post", cluster="tandem-post", neighbours=("post-us-east-2",)
+    )
+    assert ownership.has_own_name(name) is ours
 
 
 @pytest.mark.parametrize(
@@ -418,5 +426,5 @@ def test_a_generated_name_is_told_by_its_stack(name, kind):
     ],
 )
 def test_an_alarm_is_ours_by_the_namespace_of_its_metric(namespace, is_own):
-    owned = ResourceOwnership(name="post", cluster="tandem-post", neighbours=("post-too",))
-    assert owned.mentions_environment([namespace]) == is_own
+    ownership = ResourceOwnership(name="post", cluster="tandem-post", neighbours=("post-too",))
+    assert ownership.mentions_environment([namespace]) == is_own

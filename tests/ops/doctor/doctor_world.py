@@ -110,8 +110,8 @@ class Facts:
 
 def good_facts() -> Facts:
     """All that a healthy account offers to the example."""
-    written = known().kubernetes.minors["1.36"]
-    ends = datetime.combine(written.standard_support_ends.value or NOW, datetime.min.time(), UTC)
+    minor = known().kubernetes.minors["1.36"]
+    ends = datetime.combine(minor.standard_support_ends.value or NOW, datetime.min.time(), UTC)
     return Facts(
         offered={TYPE: ["use2-az1", ZONE], "m7i.xlarge": ["use2-az1", "use2-az2", ZONE]},
         reservations=[block()],
@@ -120,7 +120,7 @@ def good_facts() -> Facts:
             "All Trn Spot Instance Requests": 192.0,
             "Concurrently running builds for Linux/Small environment": 1.0,
         },
-        addons={name: [figure.value] for name, figure in written.addons.items() if figure.value},
+        addons={name: [figure.value] for name, figure in minor.addons.items() if figure.value},
         cost_tags={names.OWNER_TAG: "Active"},
         price_list=good_prices(),
         minors={
@@ -160,11 +160,11 @@ class Offers:
             yield self
 
     def _answer(self, question: Question) -> Answered:
-        headed = (
+        head_answer = (
             self.facts.buckets.get(question.path.strip("/")) if question.method == "HEAD" else None
         )
-        if headed is not None:
-            return headed[0], {"x-amz-bucket-region": headed[1]}, b""
+        if head_answer is not None:
+            return head_answer[0], {"x-amz-bucket-region": head_answer[1]}, b""
         if self.facts.member and question.headers.get("X-Amz-Target", "").endswith(
             ".ListCostAllocationTags"
         ):
@@ -424,10 +424,10 @@ class World:
         return AccountClients(self.environment, self.session)
 
     def subject(self) -> DoctorContext:
-        hosted = tuple(experiment(name) for name in self.environment.experiments)
+        experiments = tuple(experiment(name) for name in self.environment.experiments)
         return DoctorContext(
             environment=self.environment,
-            experiments=hosted,
+            experiments=experiments,
             catalogue=known(),
             now=self.now,
             resolve_digest=self.digest_of,
@@ -435,8 +435,10 @@ class World:
 
     def lines(self, *checks: str) -> tuple[Finding, ...]:
         """Examine; only these checks, and the credentials before them, where any are named."""
-        chosen = [check for check in CHECKS if not checks or check.id in {*checks, "credentials"}]
-        row = run_checks(self.subject(), self.account(), chosen)
+        checks_to_run = [
+            check for check in CHECKS if not checks or check.id in {*checks, "credentials"}
+        ]
+        row = run_checks(self.subject(), self.account(), checks_to_run)
         return tuple(line for line in row if not checks or line.check in checks)
 
     def only(self, check: str) -> Finding:

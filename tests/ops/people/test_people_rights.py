@@ -94,10 +94,10 @@ def test_kind_may_make_every_call_of_its_commands(
     full: Environment, kind: PeopleKind, command: str
 ) -> None:
     request_rows = requests(full, command)
-    denied = [
+    denials = [
         statement for statement in request_rows if not allows(documents(full, kind), *statement)
     ]
-    assert (denied == []) == (kind in WHO_MAY[command]), denied
+    assert (denials == []) == (kind in WHO_MAY[command]), denials
     assert can_run_command(kind, command) == (kind in WHO_MAY[command])
 
 
@@ -147,8 +147,10 @@ def test_nobody_puts_metrics_elsewhere_than_the_bench(example: Environment, spac
     """Whoever may put `instances_alive` into the guard's namespace can feign a reaper that
     lives."""
     for kind in PEOPLE:
-        held = documents(example, kind)
-        assert not allows(held, "cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": space})
+        policies = documents(example, kind)
+        assert not allows(
+            policies, "cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": space}
+        )
 
 
 @pytest.mark.parametrize("space", ["Tandem/post-us-east-2", "Tandem/Simulated/post-us-east-2"])
@@ -250,9 +252,9 @@ def reference() -> dict[str, Any]:
 def types(reference: dict[str, Any], action: str) -> list[str]:
     """Patterns of the ARNs that an action takes; none: it takes `*` alone."""
     service, _, name = action.partition(":")
-    taken = reference[service]["Actions"][name.lower()].get("Resources", [])
+    kinds_taken = reference[service]["Actions"][name.lower()].get("Resources", [])
     of = {key.lower(): value for key, value in reference[service]["Resources"].items()}
-    return [pattern for kind in taken for pattern in of[kind.lower()]["ARNFormats"]]
+    return [pattern for kind in kinds_taken for pattern in of[kind.lower()]["ARNFormats"]]
 
 
 def test_bare_wildcard_stands_only_where_it_must(
@@ -318,10 +320,10 @@ def test_every_condition_is_known_to_its_resource(
 
 
 def test_every_wildcard_has_its_reason(full: Environment) -> None:
-    mirrored = full.model_copy(
+    mirror_environment = full.model_copy(
         update={"registry_mirrors": {"quay.io": "111122223333.dkr.ecr.eu-west-1.amazonaws.com"}}
     )
-    answers = build_targets(mirrored)
+    answers = build_targets(mirror_environment)
     targets = {row.target for row in (*RIGHTS, *RUNNER_RIGHTS)}
     wild = {
         target
