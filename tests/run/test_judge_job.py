@@ -63,7 +63,7 @@ def list_files(job: RunJobs) -> list[str]:
 
 @pytest.fixture(scope="module")
 def judgment_run(full_run: RunJobs) -> tuple[RunJobs, dict[str, Any]]:
-    """The full_run run and its judgment; its page is drawn."""
+    """The whole run and its judgment; its page is drawn."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tandem.report.page.write_report", WRITE_PAGE)
         return full_run, full_run.judge()
@@ -159,7 +159,7 @@ def test_broken_download_leaves_no_folder(job: RunJobs, tmp_path: Path) -> None:
     assert job.measure(0) == 0
     folder = tmp_path / "run"
     wrong = ((0, 1), (1, 1))
-    with pytest.raises(InputError, match="round 1 is not stored full_run"):
+    with pytest.raises(InputError, match="round 1 is not stored whole"):
         download_results(job.store, "post", "fall-1", folder, wrong)
     assert not folder.exists()
     assert download_results(job.store, "post", "fall-1", folder, ((0, 1),)) == folder

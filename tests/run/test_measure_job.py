@@ -83,7 +83,7 @@ def test_a_round_is_stored_and_its_word_last(job: RunJobs, proxy: FaultProxy) ->
 
 @pytest.fixture(scope="module")
 def rebuilt(full_run: RunJobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the full_run run, made anew from the bucket."""
+    """The folder of the whole run, made anew from the bucket."""
     folder = tmp_path_factory.mktemp("rebuilt") / "run"
     rebuild_folder(full_run.store, "post", "fall-1", tuple(full_run.confirmed), folder)
     return folder
@@ -263,7 +263,7 @@ def change_arms(job: RunJobs, **changes: Any) -> tuple[Any, ...]:
     [
         (0, 2, ((0, 1),), "round 0 is confirmed already"),
         (3, 1, (), "the plan has no round 3; name one of its 3 rounds"),
-        (1, 1, ((0, 9),), "round 0 is not stored full_run: records.jsonl, counters.jsonl"),
+        (1, 1, ((0, 9),), "round 0 is not stored whole: records.jsonl, counters.jsonl"),
     ],
 )
 def test_a_task_that_cannot_be_done_is_refused(
