@@ -40,8 +40,9 @@ from urllib.parse import urlsplit
 from cdk8s_plus_36 import k8s
 
 from charts.chart import COMPONENT
-from tandem.declarations.environment import Environment, ExistingNetwork
+from tandem.declarations.environment import Environment
 from tandem.declarations.names import SERVER_PORT
+from tandem.declarations.network_settings import ExistingNetwork
 
 # component labels of pods
 SERVER = "server"

@@ -192,7 +192,7 @@ def _add_access_entries(scope: Construct, cluster_ref: str, environment: Environ
     """Add one entry per principal, with its rights in the cluster."""
     access = environment.cluster.access
     rows = [
-        *((person, [admin_policy(environment)], None) for person in access.admin),
+        *((person, [build_admin_policy(environment)], None) for person in access.admin),
         *(
             (person, None, [kubernetes_group(kind)])
             for kind in CLUSTER_KINDS
@@ -211,7 +211,7 @@ def _add_access_entries(scope: Construct, cluster_ref: str, environment: Environ
         )
 
 
-def admin_policy(environment: Environment) -> eks.CfnAccessEntry.AccessPolicyProperty:
+def build_admin_policy(environment: Environment) -> eks.CfnAccessEntry.AccessPolicyProperty:
     """Return EKS's own policy of an admin, for the whole cluster."""
     partition = names.aws_partition(environment.region)
     return eks.CfnAccessEntry.AccessPolicyProperty(

@@ -16,7 +16,8 @@ from stacks.registry import RegistryStack
 from stacks.workloads import ClusterContent, WorkloadsStack
 from tandem.declarations import names
 from tandem.declarations.catalogue import Catalogue
-from tandem.declarations.environment import Environment, NewNetwork
+from tandem.declarations.environment import Environment
+from tandem.declarations.network_settings import NewNetwork
 from tandem.declarations.project_image import list_hosted_images
 from tandem.monitoring.agent import ADDON
 from tandem.monitoring.scope import MonitoringScope

@@ -32,11 +32,11 @@ from stacks.policy import Conditions, allow
 from stacks.role import add_customer_key, add_role, allow_log_key
 from stacks.stack import EnvironmentStack, TemplateLimitError
 from tandem.declarations import names
+from tandem.declarations.arns import build_arn
 from tandem.declarations.budgets import build_budget_request, needs_manual_budget
 from tandem.declarations.catalogue import load_catalogue
 from tandem.declarations.environment import Environment
 from tandem.monitoring.guard_alarms import build_guard_alarms
-from tandem.ops.guard_config import build_arn
 from tandem.ops.people.policies import MAX_POLICY_CHARACTERS, build_policy, count_policy_characters
 
 CLOUDWATCH = "cloudwatch.amazonaws.com"

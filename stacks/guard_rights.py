@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from stacks.policy import Conditions, Statement, account_condition, allow, allow_bucket_key
 from tandem.declarations import names
+from tandem.declarations.arns import build_arn
 from tandem.declarations.environment import Environment
-from tandem.ops.guard_config import build_arn
 from tandem.ops.people.policy_targets import build_targets
 
 # Service Authorization Reference: these take no narrower resource (EC2, EC2 Auto Scaling,

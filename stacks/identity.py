@@ -21,8 +21,8 @@ from stacks.finding import Reasons
 from stacks.policy import PrivateRepository, Statement, allow
 from stacks.role import add_role
 from tandem.declarations import names
+from tandem.declarations.arns import build_arn, build_bucket_arn
 from tandem.declarations.environment import Environment
-from tandem.ops.guard_config import build_arn, build_bucket_arn
 from tandem.ops.people.cluster_rights import RUNNER_ACCOUNT, RUNNER_NAMESPACE
 from tandem.ops.people.policies import build_runner_policy
 

@@ -25,16 +25,16 @@ from stacks.registry import (
     LOG_ACTIONS,
     RegistryStack,
     build_function_arn,
-    project_arn,
-    repository_arn,
+    build_project_arn,
+    build_repository_arn,
 )
 from stacks.role import add_role
 from stacks.stack import EnvironmentStack, copy_files
 from tandem.declarations import names
+from tandem.declarations.arns import build_arn, build_bucket_arn
 from tandem.declarations.environment import Environment
 from tandem.declarations.images import pull_name
 from tandem.declarations.project_image import BUILD_MINUTES, ProjectImage, registry_host
-from tandem.ops.guard_config import build_arn, build_bucket_arn
 
 RESOURCE_TYPE = "Custom::TandemImage"
 # CloudFormation's own maximum for a custom resource. The function of lambdas/build_image answers
@@ -190,7 +190,7 @@ def _add_project(
     statements = _list_build_statements(image, environment, registry, source, mirror)
     if vpc_config is not None:
         statements += _list_vpc_statements(environment, vpc_config.subnets or ())
-    arn = project_arn(environment, image.name)
+    arn = build_project_arn(environment, image.name)
     role = add_role(
         scope,
         "codebuild.amazonaws.com",
@@ -249,7 +249,7 @@ def _list_build_statements(
         allow(["s3:GetObject", "s3:GetObjectVersion"], [f"{bucket}/{source.s3_object_key}"]),
         allow(["s3:GetBucketAcl", "s3:GetBucketLocation"], [bucket]),
         allow_login(),
-        allow(_PUSH_ACTIONS, [repository_arn(environment, image.name)]),
+        allow(_PUSH_ACTIONS, [build_repository_arn(environment, image.name)]),
     ]
     if mirror is not None:
         statements.append(allow(PULL_ACTIONS, [mirror.arn()]))

@@ -17,7 +17,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk.lambda_layer_kubectl_v36 import KubectlV36Layer
 from constructs import Construct, DependencyGroup, IConstruct
 
-from stacks.cluster import admin_policy
+from stacks.cluster import build_admin_policy
 from stacks.finding import accept_finding
 from stacks.policy import (
     PrivateRepository,
@@ -76,7 +76,7 @@ class KubectlAccess(Construct):
             cluster_name=cluster_name,
             principal_arn=role.role_arn,
             type="STANDARD",
-            access_policies=[admin_policy(environment)],
+            access_policies=[build_admin_policy(environment)],
         )
 
         provider = eks.KubectlProvider(

@@ -23,9 +23,10 @@ from stacks.policy import Statement, account_condition, allow, policy_document
 from stacks.role import add_log_group, add_role, import_log_key
 from stacks.stack import EnvironmentStack, export_value
 from tandem.declarations import names
-from tandem.declarations.environment import Environment, ExistingNetwork, NewNetwork
+from tandem.declarations.arns import build_bucket_arn
+from tandem.declarations.environment import Environment
 from tandem.declarations.interface_endpoints import list_endpoint_services
-from tandem.ops.guard_config import build_bucket_arn
+from tandem.declarations.network_settings import ExistingNetwork, NewNetwork
 
 ANYWHERE = "0.0.0.0/0"
 _SLOT_BITS = 4  # 16 slots; zone ids end in one digit
@@ -123,7 +124,7 @@ class NetworkStack(EnvironmentStack):
 SubnetUse = Literal["private", "public", "control-plane"]
 
 
-def subnet_range(cidr: str, zone: str, use: SubnetUse = "private") -> str:
+def compute_subnet_range(cidr: str, zone: str, use: SubnetUse = "private") -> str:
     """Return the range of a zone's subnet.
 
     A private one is a sixteenth of the VPC, 4091 usable addresses of a /16. The others are a
@@ -170,7 +171,7 @@ class RoutedVpc(Construct):
                 f"Private-{zone}",
                 vpc_id=self.id,
                 zone=zone,
-                cidr=subnet_range(network.cidr, zone),
+                cidr=compute_subnet_range(network.cidr, zone),
                 name=f"{name}-private-{zone}",
             )
             for zone in zones
@@ -178,7 +179,7 @@ class RoutedVpc(Construct):
 
         self.control_plane_subnet_ids = {
             zone: self._add_control_plane_subnet(
-                zone, subnet_range(network.cidr, zone, "control-plane"), name
+                zone, compute_subnet_range(network.cidr, zone, "control-plane"), name
             )
             for zone in sorted(network.base_zones)
         }
@@ -274,7 +275,7 @@ def _add_egress(
             f"Public-{zone}",
             vpc_id=vpc_id,
             zone=zone,
-            cidr=subnet_range(cidr, zone, "public"),
+            cidr=compute_subnet_range(cidr, zone, "public"),
             name=f"{name}-public-{zone}",
         )
         route = subnet.add_default_route("ToInternet", gateway_id=gateway_id)

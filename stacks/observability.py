@@ -20,13 +20,13 @@ from stacks.policy import allow
 from stacks.role import add_customer_key, add_log_group, allow_log_key
 from stacks.stack import EnvironmentStack
 from tandem.declarations import names
+from tandem.declarations.arns import build_arn, build_topic_arn
 from tandem.declarations.environment import Environment
 from tandem.metrics import CLOUDWATCH_METRICS, LOG_FILTER, cloudwatch_unit
 from tandem.monitoring import agent
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.dashboards import build_dashboards
 from tandem.monitoring.scope import MonitoringScope
-from tandem.ops.guard_config import build_arn, topic_arn
 
 # CreateLogGroup too: Fluent Bit tries to make its groups (auto_create_group), although they exist
 # already, and accepts these.
@@ -63,7 +63,7 @@ class ObservabilityStack(EnvironmentStack):
         description = "Tandem: dashboards, alarms, Container Insights"
         super().__init__(scope, id_, environment=environment, description=description)
         add_alarms(
-            Construct(self, "Alarms"), build_alarms(monitoring_scope), topic_arn(environment)
+            Construct(self, "Alarms"), build_alarms(monitoring_scope), build_topic_arn(environment)
         )
         dashboards_scope = Construct(self, "Dashboards")
         for dashboard in build_dashboards(monitoring_scope):

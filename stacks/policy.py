@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tandem.declarations import names
+from tandem.declarations.arns import build_arn
 from tandem.declarations.environment import Environment
 from tandem.declarations.images import PRIVATE_ECR
-from tandem.ops.guard_config import build_arn
 
 Conditions = Mapping[str, Mapping[str, str | Sequence[str]]]
 Statement = dict[str, Any]

@@ -18,9 +18,9 @@ from stacks.policy import account_condition, allow
 from stacks.role import LAMBDA, add_log_group, add_python_function, add_role, import_log_key
 from stacks.stack import ROOT, EnvironmentStack, export_value
 from tandem.declarations import names
+from tandem.declarations.arns import build_arn
 from tandem.declarations.environment import Environment
 from tandem.declarations.project_image import PROJECT_IMAGES
-from tandem.ops.guard_config import build_arn
 
 MAX_IMAGES = 20  # in a repository, each of another source; an older one is rebuilt from its commit
 TIMEOUT_S = 900  # Lambda's maximum; the function calls itself again while a build lasts
@@ -61,12 +61,12 @@ def build_function_arn(environment: Environment) -> str:
     return build_arn(environment, "lambda", f"function:{names.build_function_name(environment)}")
 
 
-def repository_arn(environment: Environment, image: str) -> str:
+def build_repository_arn(environment: Environment, image: str) -> str:
     """Return the ARN of the repository of one of our images, given by its name."""
     return build_arn(environment, "ecr", f"repository/{names.repository_name(environment, image)}")
 
 
-def project_arn(environment: Environment, image: str) -> str:
+def build_project_arn(environment: Environment, image: str) -> str:
     """Return the ARN of the CodeBuild project that builds an image, given by its name."""
     return build_arn(
         environment, "codebuild", f"project/{names.repository_name(environment, image)}"
@@ -110,10 +110,12 @@ def _add_build_function(
     """Add the one function that finds a tag or has the image built, and answers CloudFormation."""
     images = [image.name for image in PROJECT_IMAGES]
     statements = [
-        allow(["ecr:DescribeImages"], [repository_arn(environment, image) for image in images]),
+        allow(
+            ["ecr:DescribeImages"], [build_repository_arn(environment, image) for image in images]
+        ),
         allow(
             ["codebuild:StartBuild", "codebuild:BatchGetBuilds"],
-            [project_arn(environment, image) for image in images],
+            [build_project_arn(environment, image) for image in images],
         ),
         # a build outlasts one call
         allow(["lambda:InvokeFunction"], [build_function_arn(environment)]),

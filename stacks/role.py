@@ -15,8 +15,8 @@ from constructs import Construct
 
 from stacks.finding import Reasons, accept_finding, accept_rights
 from stacks.policy import Conditions, Statement, allow, policy_document
+from tandem.declarations.arns import build_arn
 from tandem.declarations.environment import Environment
-from tandem.ops.guard_config import build_arn
 
 LAMBDA = "lambda.amazonaws.com"
 MEMORY_MIB = 256  # of each function

@@ -15,9 +15,10 @@ from typing import Any
 import yaml
 
 from tandem.declarations import names
-from tandem.declarations.environment import Environment, ExistingNetwork
+from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.faults import SpecError
+from tandem.declarations.network_settings import ExistingNetwork
 from tandem.declarations.project_image import list_hosted_images
 from tandem.declarations.workspace import load_workspace
 

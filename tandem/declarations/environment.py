@@ -5,221 +5,49 @@ Invariant: everything here is known before a deploy; no value is looked up, and 
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, date
-from typing import Annotated, Any, Literal
+from datetime import date
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
-from tandem.declarations.record import ADVICE, INTEGER_ONLY, SpecRecord
-
-
-def match_text(pattern: str, allowed: str) -> Any:
-    """Return the field of a text that matches `pattern`; `allowed` says in words what does."""
-    return Field(pattern=pattern, json_schema_extra={"allowed": allowed})
-
-
-def _refuse_session(arn: object) -> object:
-    """Answer the ARN of a session, which GetCallerIdentity prints, with that of its role."""
-    session = _SESSION.fullmatch(arn) if isinstance(arn, str) else None
-    if session is None:
-        return arn
-    partition, account, name = session.groups()
-    command = f"aws iam get-role --role-name {name} --query Role.Arn"
-    advice = f"write the role of this session: arn:{partition}:iam::{account}:role/{name}"
-    raise PydanticCustomError(
-        ADVICE, "{advice}", {"advice": f"{advice}, with its path if it has one ({command})"}
-    )
-
-
-_CIDR = r"[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}"
-_PRINCIPAL = (
-    r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]+$"
+from tandem.declarations.field_type import (
+    Account,
+    AmiRelease,
+    ApiClient,
+    BootstrapQualifier,
+    BucketName,
+    Cidr,
+    Date,
+    GitRevision,
+    HubUrl,
+    IndexUrl,
+    KmsKeyArn,
+    KubernetesVersion,
+    Label,
+    LogDays,
+    Name,
+    Price,
+    PricedPurchase,
+    PrincipalArn,
+    PromptClass,
+    Region,
+    RegistryName,
+    RelativeFolder,
+    RepositoryUrl,
+    ReservationId,
+    RunId,
+    SecretName,
+    SubscriberAddress,
+    UtcMoment,
+    ZoneId,
 )
-_SESSION = re.compile(r"arn:(aws[a-z-]*):sts::([0-9]{12}):assumed-role/([A-Za-z0-9_+=,.@-]+)/.*")
-_LABEL = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
-_REGISTRY = r"^[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
-_KEY = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-[0-9a-f]{32}|[0-9a-f-]{36})$"
-_HUB = r"^https://[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*$"
-_FOLDER = r"^\.?[A-Za-z0-9_][A-Za-z0-9._-]*(/\.?[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
-_512_LETTERS = "the name of a secret, up to 512 letters, digits and / _ + = . @ -"
-_CLIENT_WORDS = "an IPv4 range such as 10.42.0.0/16, or the id of a security group, sg-..."
-_NAME_WORDS = "lower-case letters, digits and dashes, starting with a letter, at most 63"
-_PURCHASE = r"^[a-z0-9.]+ (capacity-block|reservation|spot|on-demand)$"
-_ADDRESS_WORDS = "an e-mail address, an https:// URL or an ARN, as the protocol has it"
-_RUN_WORDS = "a run id: letters, digits and dashes, at most 128"
-
-Account = Annotated[str, match_text(r"^[0-9]{12}$", "12 digits in quotes")]
-Region = Annotated[str, match_text(r"^[a-z]{2}(-[a-z]+)+-[0-9]$", "a region name")]
-ZoneId = Annotated[
-    str, match_text(r"^[a-z0-9]+-az[0-9]$", "a zone id such as use2-az1, never a letter")
-]
-Cidr = Annotated[str, match_text(rf"^{_CIDR}$", "an IPv4 range such as 10.42.0.0/16")]
-ApiClient = Annotated[str, match_text(rf"^(sg-[0-9a-f]{{8,17}}|{_CIDR})$", _CLIENT_WORDS)]
-PrincipalArn = Annotated[
-    str,
-    BeforeValidator(_refuse_session),
-    match_text(_PRINCIPAL, "the ARN of one IAM role or user, without wildcards"),
-]
-Label = Annotated[str, match_text(_LABEL, "lower-case letters, digits and dashes, at most 63")]
-# of what we make: a Service and a CDK stage both need the letter first
-Name = Annotated[str, match_text(r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$", _NAME_WORDS)]
-SubnetId = Annotated[str, match_text(r"^subnet-[0-9a-f]{8,17}$", "a subnet id")]
-VpcId = Annotated[str, match_text(r"^vpc-[0-9a-f]{8,17}$", "a VPC id")]
-RegistryName = Annotated[str, match_text(_REGISTRY, "a registry host, with or without a path")]
-BucketName = Annotated[str, match_text(r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", "a bucket name")]
-KmsKeyArn = Annotated[str, match_text(_KEY, "the ARN of a KMS key by its id, no alias")]
-HubUrl = Annotated[
-    str, match_text(_HUB, "an https:// URL without credentials and without end slash")
-]
-SecretName = Annotated[str, match_text(r"^[A-Za-z0-9/_+=.@-]{1,512}$", _512_LETTERS)]
-ReservationId = Annotated[str, match_text(r"^cr-[0-9a-f]{17}$", "cr- and 17 hexadecimal digits")]
-PricedPurchase = Annotated[
-    str, match_text(_PURCHASE, "instance type and kind, such as trn2.3xlarge spot")
-]
-IndexUrl = Annotated[str, match_text(r"^https://[^\s@]+$", "an https:// URL without a user name")]
-BootstrapQualifier = Annotated[
-    str, match_text(r"^[a-z0-9]{1,10}$", "1 to 10 lower-case letters and digits")
-]
-AmiRelease = Annotated[
-    str,
-    match_text(
-        r"^1\.[0-9]{2}\.[0-9]+-20[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])$",
-        "a release and its day, such as 1.36.2-20260714",
-    ),
-]
-KubernetesVersion = Annotated[
-    str, match_text(r"^1\.[0-9]{2}$", 'a minor in quotes, such as "1.36"')
-]
-RepositoryUrl = Annotated[str, match_text(r"^(https|ssh)://\S+$", "an https:// or ssh:// URL")]
-GitRevision = Annotated[str, match_text(r"^[^\s-]\S*$", "a git revision, without blanks")]
-RelativeFolder = Annotated[
-    str, match_text(_FOLDER, "a relative folder, without `..`, blanks or end slash")
-]
-SubscriberAddress = Annotated[str, match_text(r"^[!-~]{3,1024}$", _ADDRESS_WORDS)]
-PromptClass = Annotated[
-    str, match_text(r"^[a-z0-9][a-z0-9-]{0,31}$", "a prompt class of its suites, or all")
-]
-RunId = Annotated[str, match_text(r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$", _RUN_WORDS)]
-Date = date  # a field of this name hides the type
-Price = Annotated[float | None, Field(ge=0, le=10_000)]
-# of CloudWatch Logs
-LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653]
-
-
-UtcMoment = Annotated[
-    AwareDatetime,
-    AfterValidator(lambda moment: moment.astimezone(UTC)),
-    Field(json_schema_extra={"allowed": "a moment with its offset, such as 2026-12-01T11:30:00Z"}),
-]
+from tandem.declarations.network_settings import ExistingNetwork, NewNetwork
+from tandem.declarations.record import INTEGER_ONLY, SpecRecord
 
 RUNS_PER_MONTH = 7  # of guard.max_hours, which a budget that follows the price pays
 PLACEHOLDER_RESERVATION_ID = "cr-00000000000000000"
-BASE_ZONES = 2  # EKS wants two zones, and never lets a cluster move to other ones
 # AWS documentation's own examples
 EXAMPLE_ACCOUNTS = frozenset({"111122223333", "123456789012", "444455556666"})
-
-
-class NewNetwork(SpecRecord):
-    """A VPC made for this environment, with private subnets in the named zones."""
-
-    kind: Literal["new"] = Field(description="`new`: Tandem makes the VPC")
-    cidr: Cidr = Field(description="address range of the VPC")
-    zones: tuple[ZoneId, ...] = Field(
-        min_length=2,
-        max_length=4,
-        description=(
-            "zone ids of the subnets, one of them capacity.zone; the control plane and all that is"
-            " no accelerator stay in the first two"
-        ),
-    )
-    nat: Literal["none", "single", "per-zone"] = Field(
-        "single", description="NAT gateways; none closes the cluster"
-    )
-    nat_zone: ZoneId | None = Field(
-        None, description="zone id of the one gateway of nat single; null: the first of zones"
-    )
-    interface_endpoints: bool | None = Field(
-        None,
-        description=(
-            "interface endpoints for the AWS services that private nodes call, paid by the hour and"
-            " zone; null: only with nat none, elsewhere these calls go through the NAT gateway"
-        ),
-    )
-
-    @property
-    def base_zones(self) -> tuple[str, ...]:
-        """The zones of the control plane and of all that is no accelerator."""
-        return self.zones[:BASE_ZONES]
-
-    @property
-    def nat_zones(self) -> tuple[str, ...]:
-        """The zones that have a NAT gateway."""
-        return {"none": (), "single": (self.nat_zone or self.zones[0],), "per-zone": self.zones}[
-            self.nat
-        ]
-
-    @property
-    def has_interface_endpoints(self) -> bool:
-        """Whether the VPC gets interface endpoints: as declared, else if it has no NAT gateway."""
-        return self.nat == "none" if self.interface_endpoints is None else self.interface_endpoints
-
-
-class ExistingSubnet(SpecRecord):
-    """One existing private subnet."""
-
-    id: SubnetId = Field(description="the subnet")
-    zone: ZoneId = Field(description="the zone id it lies in")
-
-
-class ExistingNetwork(SpecRecord):
-    """A VPC that somebody else owns, named by ids; nothing is looked up."""
-
-    kind: Literal["existing"] = Field(
-        description="`existing`: the VPC is named by ids and left as it is"
-    )
-    vpc_id: VpcId = Field(description="the VPC")
-    cidr: Cidr = Field(description="its address range")
-    secondary_cidrs: tuple[Cidr, ...] = Field(
-        (), max_length=16, description="further ranges, or of its endpoints"
-    )
-    subnets: tuple[ExistingSubnet, ...] = Field(
-        min_length=2,
-        description=(
-            "private subnets, in at least two zones; all that is no accelerator stays in the first"
-            " two zones"
-        ),
-    )
-    control_plane_subnets: tuple[ExistingSubnet, ...] | None = Field(
-        None,
-        min_length=2,
-        max_length=2,
-        description=(
-            "the control plane's two subnets, in two zones; null: the first subnet of each of the"
-            " first two zones of subnets"
-        ),
-    )
-
-    @property
-    def base_zones(self) -> tuple[str, ...]:
-        """The zones of all that is no accelerator."""
-        return tuple(dict.fromkeys(subnet.zone for subnet in self.subnets))[:BASE_ZONES]
-
-    @property
-    def cluster_subnets(self) -> tuple[ExistingSubnet, ...]:
-        """The subnets of the control plane, as declared or by default."""
-        if self.control_plane_subnets is not None:
-            return self.control_plane_subnets
-        return tuple(
-            next(subnet for subnet in self.subnets if subnet.zone == zone)
-            for zone in self.base_zones
-        )
-
-    @property
-    def cidrs(self) -> tuple[str, ...]:
-        """Every range of the VPC, the first one first."""
-        return (self.cidr, *self.secondary_cidrs)
 
 
 class CdkBootstrap(SpecRecord):

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tandem.declarations.environment import Label, Name, match_text
+from tandem.declarations.field_type import Label, Name, match_text
 from tandem.declarations.names import TASK_NAME_PATTERN, TASK_NAME_WORDS, model_slug
 from tandem.declarations.record import INTEGER_ONLY, SpecRecord
 

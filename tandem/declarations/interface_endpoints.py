@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tandem.declarations.environment import Environment, NewNetwork
+from tandem.declarations.environment import Environment
+from tandem.declarations.network_settings import NewNetwork
 
 # What nodes and pods of a cluster without internet call (EKS user guide, private clusters, 2024-12;
 # eks-auth is Pod Identity). Each costs by the hour and zone, so the guide's others come with the

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from tandem.declarations.catalogue import Catalogue
 from tandem.declarations.disk import GIB, UNKNOWN_GIB
-from tandem.declarations.environment import Environment, NewNetwork
+from tandem.declarations.environment import Environment
 from tandem.declarations.figure import DataFigure
+from tandem.declarations.network_settings import NewNetwork
 from tandem.declarations.platform import WatchPrices
 
 # of the declared type of system nodes; every other name is a field of the data

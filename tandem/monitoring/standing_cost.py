@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from tandem.declarations.budgets import compute_run_usd
 from tandem.declarations.catalogue import Catalogue
 from tandem.declarations.disk import SYSTEM_NODE_ROOT_GIB
-from tandem.declarations.environment import Environment, NewNetwork
+from tandem.declarations.environment import Environment
 from tandem.declarations.interface_endpoints import list_endpoint_services
+from tandem.declarations.network_settings import NewNetwork
 from tandem.declarations.prices import NODE_PRICE, count_model_gb, find_price, has_nat
 from tandem.declarations.project_image import BUILD_MINUTES, list_hosted_images
 from tandem.monitoring.cost import DAYS_PER_MONTH, HOURS_PER_MONTH, MonitoringCost

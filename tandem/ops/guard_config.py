@@ -1,8 +1,9 @@
-"""The guard's configuration of an environment, and the ARNs of its resources."""
+"""The guard's configuration of an environment."""
 
 from __future__ import annotations
 
 from tandem.declarations import names
+from tandem.declarations.arns import build_arn, build_topic_arn
 from tandem.declarations.environment import Environment
 from tandem.guard.config import GuardConfig
 
@@ -20,7 +21,7 @@ def build_guard_config(environment: Environment) -> GuardConfig:
         cluster=names.cluster_name(environment),
         node_group=names.node_group_name(environment),
         bucket=names.bucket_name(environment),
-        topic_arn=topic_arn(environment),
+        topic_arn=build_topic_arn(environment),
         namespace=names.guard_namespace(environment),
         nodes=capacity.nodes,
         max_hours=guard.max_hours,
@@ -36,16 +37,6 @@ def build_guard_config(environment: Environment) -> GuardConfig:
     )
 
 
-def topic_arn(environment: Environment) -> str:
-    """Return the ARN of the topic that notifies people."""
-    return build_arn(environment, "sns", names.topic_name(environment))
-
-
-def stop_topic_arn(environment: Environment) -> str:
-    """Return the ARN of the topic that stops the fleet, for any publisher."""
-    return build_arn(environment, "sns", names.stop_topic_name(environment))
-
-
 def object_prefix(environment: Environment) -> str:
     """Return the prefix of fence and leases, as an existing bucket may have other users.
 
@@ -56,18 +47,3 @@ def object_prefix(environment: Environment) -> str:
     if not environment.artifacts.existing_bucket:
         return ""
     return f"guard/{environment.account}/{environment.region}/{environment.name}/"
-
-
-def build_arn(
-    environment: Environment, service: str, rest: str, *, region: str | None = None
-) -> str:
-    """Return the ARN of a resource of the account, by default in its region; "" names none."""
-    arn_region = environment.region if region is None else region
-    partition = names.aws_partition(environment.region)
-    return f"arn:{partition}:{service}:{arn_region}:{environment.account}:{rest}"
-
-
-def build_bucket_arn(environment: Environment, path: str = "", bucket: str = "") -> str:
-    """Return the ARN of a bucket, the environment's by default, or of a path with its slash."""
-    partition = names.aws_partition(environment.region)
-    return f"arn:{partition}:s3:::{bucket or names.bucket_name(environment)}{path}"

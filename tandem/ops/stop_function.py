@@ -13,12 +13,12 @@ from typing import Any
 
 from tandem.aws.faults import ANSWER_CODES, error_code
 from tandem.declarations import names
+from tandem.declarations.arns import build_arn
 from tandem.declarations.environment import Environment
 from tandem.errors import ExternalError, TandemError
 from tandem.guard.values import convert_call_errors
 from tandem.ops.account import create_client
 from tandem.ops.faults import call_operation
-from tandem.ops.guard_config import build_arn
 
 
 def has_denial(failures: Iterable[str]) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from tandem.aws.client_config import GUARD_CLIENT_CONFIG
 from tandem.declarations import names
+from tandem.declarations.arns import build_stop_topic_arn
 from tandem.declarations.budgets import needs_manual_budget
 from tandem.declarations.environment import Environment
 from tandem.errors import TandemError
@@ -27,7 +28,6 @@ from tandem.guard.pass_metrics import INSTANCES_ALIVE, PASS_MINUTES
 from tandem.guard.plan import foretell_stop
 from tandem.ops.account import create_client, iterate_rows
 from tandem.ops.faults import call_if_present, call_operation
-from tandem.ops.guard_config import stop_topic_arn
 
 # three missed passes, and CloudWatch's own delay
 SILENCE_LIMIT = timedelta(minutes=4 * PASS_MINUTES)
@@ -283,7 +283,7 @@ def _list_stopping_alerts(budgets: Any, environment: Environment) -> Iterator[Ma
             }
             answer = call_operation(budgets, "DescribeSubscribersForNotification", where, **request)
             if any(
-                subscriber.get("Address") == stop_topic_arn(environment)
+                subscriber.get("Address") == build_stop_topic_arn(environment)
                 for subscriber in answer["Subscribers"]
             ):
                 yield alert

@@ -14,10 +14,11 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from tandem.declarations.catalogue import Catalogue
-from tandem.declarations.environment import Environment, NewNetwork
+from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import DRAFT_KINDS, Experiment, Variant
 from tandem.declarations.figure import DataFigure
 from tandem.declarations.model import ModelConfig
+from tandem.declarations.network_settings import NewNetwork
 from tandem.declarations.platform import InstanceType
 from tandem.declarations.record import UnknownValueError
 from tandem.declarations.runtime import ModeSupport, Runtime, RuntimeSpelling

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from tandem.declarations import names
-from tandem.declarations.environment import EXAMPLE_ACCOUNTS, ExistingNetwork, NewNetwork
+from tandem.declarations.environment import EXAMPLE_ACCOUNTS
+from tandem.declarations.network_settings import ExistingNetwork, NewNetwork
 from tandem.declarations.record import UnknownValueError
 from tandem.rules.contexts import EnvironmentContext
 from tandem.rules.rule import RuleFinding, RuleList, index_paths, join_values

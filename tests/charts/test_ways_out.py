@@ -10,12 +10,8 @@ import pytest
 from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, of_kind, render_charts, stages
 
 from charts import build_charts
-from tandem.declarations.environment import (
-    Environment,
-    ExistingNetwork,
-    ExistingSubnet,
-    HubSettings,
-)
+from tandem.declarations.environment import Environment, HubSettings
+from tandem.declarations.network_settings import ExistingNetwork, ExistingSubnet
 
 HOME = ENVIRONMENTS["post-us-east-2"]
 AGENT = ("169.254.170.23", 80)

@@ -20,13 +20,14 @@ from rehearsal.aws.capacity_block import CapacityBlock
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.cli.program import main
 from tandem.declarations import names
+from tandem.declarations.arns import build_stop_topic_arn
 from tandem.declarations.environment import Environment
 from tandem.declarations.workspace import load_workspace
 from tandem.guard.capacity_block import RESERVATION_TAG
 from tandem.guard.config import GuardConfig
 from tandem.guard.observe import CAPACITY_KIND_TAG, CLUSTER_TAG, NODE_GROUP_TAG
 from tandem.guard.pass_metrics import FLEET_USD, INSTANCES_ALIVE
-from tandem.ops.guard_config import build_guard_config, stop_topic_arn
+from tandem.ops.guard_config import build_guard_config
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = "post-us-east-2"
@@ -156,7 +157,9 @@ class Fleet:
                 "ThresholdType": "PERCENTAGE",
                 "NotificationState": state,
             },
-            Subscribers=[{"SubscriptionType": "SNS", "Address": stop_topic_arn(self.environment)}],
+            Subscribers=[
+                {"SubscriptionType": "SNS", "Address": build_stop_topic_arn(self.environment)}
+            ],
         )
 
     def forget_alert(self, percent: float) -> None:

@@ -11,10 +11,11 @@ import pytest
 from botocore.stub import Stubber
 from fleet_seen import NOW, SPOT, fence, instance, lease, seen
 
+from tandem.declarations.arns import build_stop_topic_arn
 from tandem.errors import TandemError
 from tandem.guard.observe import FleetState
 from tandem.guard.plan import foretell_stop
-from tandem.ops.guard_config import build_guard_config, stop_topic_arn
+from tandem.ops.guard_config import build_guard_config
 from tandem.ops.reservation import read_reservation
 from tandem.ops.stop_paths import StopPath, read_budget_path, read_reaper_path, read_schedule_path
 
@@ -123,7 +124,7 @@ def boto_client(service: str) -> Any:
     )
 
 
-STOPS = {"SubscriptionType": "SNS", "Address": stop_topic_arn(SPOT)}
+STOPS = {"SubscriptionType": "SNS", "Address": build_stop_topic_arn(SPOT)}
 
 
 def budget_path(

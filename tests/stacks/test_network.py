@@ -21,9 +21,9 @@ from assemblies import (
     templates,
 )
 
-from stacks.network import NetworkStack, SubnetUse, subnet_range
-from tandem.declarations.environment import NewNetwork
+from stacks.network import NetworkStack, SubnetUse, compute_subnet_range
 from tandem.declarations.interface_endpoints import list_endpoint_services
+from tandem.declarations.network_settings import NewNetwork
 from tandem.ops.people.rights import RUNNER_RIGHTS
 
 pytestmark = pytest.mark.cdk
@@ -226,10 +226,10 @@ def test_subnets_lie_in_the_vpc_apart_from_each_other_and_are_as_large_as_aws_wa
 ) -> None:
     zones = [f"use2-az{number}" for number in range(10)]
     uses: tuple[SubnetUse, ...] = ("private", "public", "control-plane")
-    plan = [IPv4Network(subnet_range(cidr, zone, use)) for use in uses for zone in zones]
+    plan = [IPv4Network(compute_subnet_range(cidr, zone, use)) for use in uses for zone in zones]
     assert [pair for pair in combinations(plan, 2) if pair[0].overlaps(pair[1])] == []
     assert all(subnet.subnet_of(IPv4Network(cidr)) and subnet.prefixlen <= 28 for subnet in plan)
 
 
 def test_a_private_subnet_holds_the_addresses_of_many_nodes() -> None:
-    assert subnet_range("10.42.0.0/16", "use2-az3") == "10.42.48.0/20"
+    assert compute_subnet_range("10.42.0.0/16", "use2-az3") == "10.42.48.0/20"

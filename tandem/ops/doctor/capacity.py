@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tandem.declarations import budgets, names
+from tandem.declarations.arns import build_stop_topic_arn, build_topic_arn
 from tandem.guard.capacity_block import (
     NO_WINDOW,
     RESERVATION_TAG,
@@ -21,7 +22,6 @@ from tandem.ops.doctor.context import TIME_FORMAT, DoctorContext, Finding
 from tandem.ops.doctor.guard import read_node_group
 from tandem.ops.doctor.network import list_offer_zones
 from tandem.ops.faults import AccessDeniedError
-from tandem.ops.guard_config import stop_topic_arn, topic_arn
 from tandem.ops.reservation import (
     EXTENSION_PAGE,
     find_reservation_id,
@@ -454,8 +454,8 @@ def _build_create_budget_command(context: DoctorContext) -> str:
     """Return the command that makes the budget where Guard cannot make it."""
     environment = context.environment
     topics = {
-        "stop_topic_arn": stop_topic_arn(environment),
-        "people_topic_arn": topic_arn(environment),
+        "stop_topic_arn": build_stop_topic_arn(environment),
+        "people_topic_arn": build_topic_arn(environment),
     }
     budget, notifications = budgets.build_budget_request(
         environment, context.catalogue, **topics

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from tandem.aws.faults import ANSWER_CODES, classify_fault, error_code
 from tandem.declarations import names
+from tandem.declarations.arns import build_topic_arn
 from tandem.declarations.environment import (
     EXAMPLE_ACCOUNTS,
     PLACEHOLDER_RESERVATION_ID,
@@ -19,7 +20,6 @@ from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.destroy.stacks import CloudFormationStack, read_stack
 from tandem.ops.doctor.context import EXIT_EXTERNAL, DoctorContext, Finding
 from tandem.ops.faults import ABSENT_CODES
-from tandem.ops.guard_config import topic_arn
 from tandem.ops.people.policy_targets import boundary_arn, list_principals, version_parameter
 from tandem.shell_command import build_cdk_command, quote_command
 
@@ -255,7 +255,7 @@ def _judge_principal(environment: Environment, account: AccountClients, arn: str
 def check_subscriptions(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Check that every subscriber has confirmed: an unconfirmed one gets no message."""
     subscriptions = context.environment.observability.alarm_subscriptions
-    topic = topic_arn(context.environment)
+    topic = build_topic_arn(context.environment)
     if not subscriptions:
         message = "observability.alarm_subscriptions is empty: nobody gets alarms"
         yield Finding("warn", message, "add one", SUBSCRIPTION_LINES)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tandem.declarations.environment import Environment, ExistingNetwork, ExistingSubnet, NewNetwork
+from tandem.declarations.environment import Environment
+from tandem.declarations.network_settings import ExistingNetwork, ExistingSubnet, NewNetwork
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.doctor.context import DoctorContext, Finding
 

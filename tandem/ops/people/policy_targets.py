@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tandem.declarations import names
+from tandem.declarations.arns import build_arn, build_bucket_arn
 from tandem.declarations.environment import Environment
 from tandem.declarations.images import PRIVATE_ECR
 from tandem.declarations.project_image import PROJECT_IMAGES
@@ -21,7 +22,7 @@ from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
 from tandem.ops.destroy.stacks import CNI_TAG, DELETION_ORDER, EKS_TAG, IN_TREE_TAG, PERMANENT_KIND
-from tandem.ops.guard_config import build_arn, build_bucket_arn, object_prefix
+from tandem.ops.guard_config import object_prefix
 
 PROOF_NAME_PREFIX = "prove-stop-"  # a proof's schedule begins with it; a lease's with `stop-`
 # CDK guide, "Bootstrap template": roles that the CLI assumes to deploy without images of its own

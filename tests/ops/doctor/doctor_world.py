@@ -24,7 +24,8 @@ from doubles.loopback import Question, answer_requests
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.declarations import names
-from tandem.declarations.environment import Environment, ExistingNetwork, ExistingSubnet
+from tandem.declarations.environment import Environment
+from tandem.declarations.network_settings import ExistingNetwork, ExistingSubnet
 from tandem.declarations.record import SpecRecord
 from tandem.ops.account import AccountClients
 from tandem.ops.doctor.context import DoctorContext, Finding

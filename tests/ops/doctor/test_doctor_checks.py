@@ -41,10 +41,10 @@ from tandem.declarations.environment import (
     ClusterAccess,
     GitopsDelivery,
     HubSettings,
-    NewNetwork,
     ObservabilitySettings,
     OwnPrices,
 )
+from tandem.declarations.network_settings import NewNetwork
 from tandem.declarations.project_image import PROJECT_IMAGES
 from tandem.guard.capacity_block import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, RESERVATION_TAG
 from tandem.guard.observe import CAPACITY_KIND_TAG
