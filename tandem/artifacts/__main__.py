@@ -24,23 +24,14 @@ COMMANDS = {
     "fetch": (
         "before a compile: bring the staged models to local disk, or say that the artifact is there"
     ),
-    "compile": "run the runtime's own compiler under a deadline, with retries by class of failure",
     "verify": "hold an artifact, local or stored, against its key and its manifest",
     "upload": "after a compile: verify the artifact, store it, write its manifest last",
     "fetch-tasks": "before tasks are asked: bring the declared task sets to local disk",
     "keep": "after a measurement: store its results, and end as it ended",
     "admit": "before serving: compare artifact and Deployment, refuse or make the artifact local",
-    "collect": "delete what nobody uses and is old",
-    "adopt": "take in an artifact that was compiled elsewhere",
 }
 # modules whose name differs from the command
-MODULES = {
-    "compile": "driver.attempts",
-    "fetch-tasks": "task_sets",
-    "keep": "upload_results",
-    "collect": "gc",
-    "adopt": "artifact_import",
-}
+MODULES = {"fetch-tasks": "task_sets", "keep": "upload_results"}
 ABOUT = "stage models, compile variants, and hold what is stored against its key and its bytes"
 EPILOG = (
     "exit codes: 0 done, or present already; 1 stale; 2 bad input; 3 an external service failed"

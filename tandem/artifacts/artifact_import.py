@@ -1,4 +1,4 @@
-"""`adopt`: import an artifact compiled elsewhere, compared with its key as if compiled here.
+"""Import of an artifact compiled elsewhere, compared with its key as if compiled here.
 
 Invariant: an artifact that is already stored stays unchanged; an imported one is in a separate
 folder, named after its content, so the next run continues a killed one, and the manifest says that
@@ -7,21 +7,17 @@ the artifact was adopted.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import re
 from pathlib import Path
 
 from tandem.artifacts import manifest as sets
-from tandem.artifacts.driver.log import log_event
-from tandem.artifacts.explain import read_key_side
 from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.inspection import require_valid_artifact
-from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key
 from tandem.artifacts.lease import LEASE_S, hold_lease
 from tandem.artifacts.s3_transfer import upload_files
-from tandem.artifacts.store import ObjectStore, open_store
+from tandem.artifacts.store import ObjectStore
 from tandem.declarations.artifact_key import ArtifactKey
 from tandem.errors import InputError
 
@@ -101,49 +97,3 @@ def _read_rejection(store: ObjectStore, run_name: str, key: ArtifactKey) -> sets
     notes = [f"taken in by hand although the inspection said: {fault}" for fault in faults]
     made |= {sets.ACCEPTED_FIELD: faults, "unproven": [*(made.get("unproven") or ()), *notes]}
     return manifest.model_copy(update={"folder": run_name, "made": made})
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the command."""
-    group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument(
-        "folder", type=Path, nargs="?", metavar="DIR", help="the artifact, as the runtime wrote it"
-    )
-    group.add_argument(
-        "--refused", metavar="RUN", help="what an upload kept and refused, as its log names it"
-    )
-    add_bucket_argument(parser)
-    key_help = "JSON of the key's fields; left out: TANDEM_ARTIFACT_KEY"
-    parser.add_argument("--key", type=Path, metavar="FILE", help=key_help)
-    parser.add_argument(
-        "--wait-s",
-        type=float,
-        default=0.0,
-        help="seconds to wait for another writer of the same key",
-    )
-
-
-def run(options: argparse.Namespace) -> int:
-    """Import a folder and log the result.
-
-    Raises:
-        TandemError: as `import_artifact` does.
-    """
-    try:
-        key = (
-            ArtifactKey.from_fields(read_key_side(options.key).fields)
-            if options.key
-            else read_artifact_key()
-        )
-    except ValueError as error:
-        change = "name a file with a key's fields"
-        raise InputError(f"this is {error}", where=str(options.key), change=change) from None
-    source = options.refused if options.folder is None else options.folder
-    manifest, is_new = import_artifact(
-        open_store(options.bucket), source, key, wait_s=options.wait_s
-    )
-    event = "adopted" if is_new else "present: left alone"
-    log_event(
-        event, artifact=key.name, files=len(manifest.files), size=manifest.size, made=manifest.made
-    )
-    return 0

@@ -1,36 +1,27 @@
-"""`collect`: delete old sets that no experiment uses; without `--delete` only list them.
+"""Garbage collection of a bucket: a plan of what goes, and its execution set by set.
 
-Invariant: `collect` never deletes a set that is used, young, being written or not Tandem's, and
-nothing outside models/ and artifacts/. A manifest is deleted before its files, so a reader never
-finds a manifest without whole files; the lease is deleted last, so the next run finishes an
-interrupted one.
+Invariant: no set is deleted that is used, young, being written or not Tandem's, and nothing outside
+models/ and artifacts/. A manifest is deleted before its files, so a reader never finds a manifest
+without whole files; the lease is deleted last, so the next run finishes an interrupted one.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from platform import node
 
 from tandem.artifacts import store as s3
-from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.inventory import (
     StoredSet,
-    find_read_fault,
-    read_inventory,
     read_stored_set,
     set_prefix,
 )
-from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key
 from tandem.artifacts.lease import LeaseConflictError, WriteLease, hold_lease
-from tandem.declarations.artifact_key import KEY_VARIABLE
-from tandem.errors import ExternalError, InputError, SchemaError
+from tandem.errors import ExternalError, SchemaError
 
-MIN_AGE_DAYS = 30
 LEASE_S = 60.0
 WAIT_S = 70.0  # a killed collect leaves its lease for so long
 HOLDER_PREFIX = "collect-"
@@ -254,66 +245,3 @@ def has_versioning(store: s3.ObjectStore) -> bool:
     with store.translate_errors("GetBucketVersioning", ""):
         answer = store.client.get_bucket_versioning(Bucket=store.bucket)
     return answer.get("Status") in {"Enabled", "Suspended"}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the command."""
-    add_bucket_argument(parser)
-    used_help = "id@revision or artifact key in use; repeatable"
-    parser.add_argument("--used", action="append", default=[], metavar="NAME", help=used_help)
-    days_help = f"what was written since stays (default {MIN_AGE_DAYS})"
-    parser.add_argument("--days", type=parse_days, default=MIN_AGE_DAYS, help=days_help)
-    parser.add_argument(
-        "--delete", action="store_true", help="delete; without it only say what would go"
-    )
-
-
-def parse_days(text: str) -> int:
-    """Parse a number of days.
-
-    Raises:
-        argparse.ArgumentTypeError: the text is no whole number from 0 to 36,500.
-    """
-    if not text.isdecimal() or int(text) > 36_500:  # noqa: PLR2004 - a century
-        raise argparse.ArgumentTypeError("a whole number of days, from 0 on")
-    return int(text)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Collect from a bucket; the options name every set in use.
-
-    Raises:
-        InputError: no set is named as in use.
-        TandemError: S3 failed.
-    """
-    used_names = {
-        *options.used,
-        *([read_artifact_key().name] if KEY_VARIABLE in os.environ else []),
-    }
-    if not used_names:
-        change = (
-            "name each id@revision and artifact key in use by --used; `tandem artifacts gc` reads"
-            " the experiments"
-        )
-        raise InputError("nothing is said to be in use, so everything would go", change=change)
-    store = s3.open_store(options.bucket)
-    cutoff = store.now() - timedelta(days=options.days)
-    stored_sets = read_inventory(store, with_uploads=True)
-    stored_names = {stored_set.name for stored_set in stored_sets}
-    # not stored yet, or misspelt: then the meant set goes
-    for name in sorted(set(options.used) - stored_names):
-        log_event("used, and stored nowhere here", level="warning", name=name)
-    plan = plan_removals(stored_sets, used_names, cutoff)
-    for stored_set, reason in plan.retentions:
-        log_event("kept", prefix=stored_set.prefix, why=reason, size=stored_set.size)
-    for removal, result in execute_plan(store, plan, used_names, cutoff, delete=options.delete):
-        log_event(
-            result, prefix=removal.stored_set.prefix, what=removal.description, size=removal.size
-        )
-    size = sum(removal.size for removal in plan.removals)
-    log_event(
-        "collected" if options.delete else "dry run", size=size, versions_kept=has_versioning(store)
-    )
-    if fault := find_read_fault(stored_set for stored_set, _ in plan.retentions):
-        raise fault
-    return 0

@@ -38,13 +38,13 @@ def front(endpoint):
 @pytest.fixture(scope="session")
 def clients(endpoint, front, tmp_path_factory):
     """boto3's clients by URL, made once as a pod makes them: a second each on a busy machine."""
-    made = {}
+    clients_by_url = {}
     for url in (endpoint.url, front.url):
         with pytest.MonkeyPatch.context() as patch:
             for name, value in variables(endpoint, url, tmp_path_factory.mktemp("home")).items():
                 patch.setenv(name, value)
-            made[url] = open_store("any-bucket").client
-    return made
+            clients_by_url[url] = open_store("any-bucket").client
+    return clients_by_url
 
 
 def variables(endpoint, url, home):
@@ -64,10 +64,10 @@ def impatient(monkeypatch):
 def aws(endpoint, tmp_path, monkeypatch):
     """The variables that lead boto3 to the endpoint, set for this test and handed on to its
     processes."""
-    found = variables(endpoint, endpoint.url, tmp_path)
-    for name, value in found.items():
+    settings = variables(endpoint, endpoint.url, tmp_path)
+    for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    return found
+    return settings
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def proxy(front):
 
 
 @pytest.fixture
-def proxied(clients, bucket, proxy, aws, monkeypatch):
+def proxy_store(clients, bucket, proxy, aws, monkeypatch):
     """The test's bucket through the proxy; processes that the test starts go through it too."""
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         aws[name] = proxy.url
@@ -126,11 +126,11 @@ def module(aws):
 def start(aws):
     """Start `python -m tandem.artifacts ...`, with further variables by name; what runs at the end
     is killed."""
-    started = []
+    processes = []
 
     def act(*arguments, preexec_fn=None, **variables):
         command = [sys.executable, "-m", "tandem.artifacts", *arguments]
-        started.append(
+        processes.append(
             subprocess.Popen(
                 command,
                 cwd=ROOT,
@@ -141,10 +141,10 @@ def start(aws):
                 preexec_fn=preexec_fn,  # noqa: PLW1509
             )
         )
-        return started[-1]
+        return processes[-1]
 
     yield act
-    for process in started:
+    for process in processes:
         process.kill()
         process.communicate()
 
@@ -160,7 +160,7 @@ def log_lines(capsys):
 @pytest.fixture
 def command(log_lines):
     """Run a command in this process; its code, its log lines."""
-    return lambda *arguments: (main([str(each) for each in arguments]), log_lines())
+    return lambda *arguments: (main([str(argument) for argument in arguments]), log_lines())
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def write_outcome(work, **changes):
         {"kind": "transient", "exit": 70, "seconds": 3.5, "line": "x"},
         {"kind": "compiled", "exit": 0, "seconds": 12.25, "line": ""},
     ]
-    said = {
+    outcome = {
         "schema_version": 1,
         "request": "r",
         "result": "compiled",
@@ -92,5 +92,5 @@ def write_outcome(work, **changes):
         "unproven": ["said by the driver"],
     }
     work.mkdir(parents=True, exist_ok=True)
-    (work / "outcome.json").write_text(json.dumps(said | changes))
+    (work / "outcome.json").write_text(json.dumps(outcome | changes))
     return work

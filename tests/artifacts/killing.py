@@ -145,12 +145,12 @@ class Bench:
     def look(self, trial, reader):
         """See what came of a trial."""
         trial.state = state_of(self.endpoint, trial.bucket)
-        begun = (
+        uploads = (
             self.endpoint.client("s3")
             .list_multipart_uploads(Bucket=trial.bucket)
             .get("Uploads", [])
         )
-        trial.uploads = [upload["Key"] for upload in begun]
+        trial.uploads = [upload["Key"] for upload in uploads]
         trial.sent_twice = sent_twice(self.proxy)
         trial.broken_promises = [*reader.broken, *broken(trial.state)]
         trial.looks = reader.looks
@@ -275,11 +275,11 @@ PLACEHOLDER = b"stands for a manifest that another command wrote"
 def sent_twice(proxy):
     """Name the objects that were sent again although they were whole. Leases are written often."""
     done = Counter(
-        f"{one.operation} {one.path}"
-        for one in proxy.log
-        if one.done
-        and one.operation in {"PutObject", "CompleteMultipartUpload"}
-        and not one.path.endswith(LEASE_NAME)
+        f"{request.operation} {request.path}"
+        for request in proxy.log
+        if request.done
+        and request.operation in {"PutObject", "CompleteMultipartUpload"}
+        and not request.path.endswith(LEASE_NAME)
     )
     return [what for what, times in done.items() if times > 1]
 

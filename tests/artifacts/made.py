@@ -38,8 +38,8 @@ def small(tuning=None):
     return post.model_copy(update={"serving": serving})
 
 
-def variant(found, mode):
-    return next(each for each in found.all_variants() if each.mode == mode)
+def variant(declaration, mode):
+    return next(entry for entry in declaration.all_variants() if entry.mode == mode)
 
 
 def key_of(mode="fused", tuning=None):
@@ -47,22 +47,22 @@ def key_of(mode="fused", tuning=None):
 
 
 def native_key():
-    found = experiment("qwen3-native")
-    return compute_artifact_key(found, variant(found, "none"), load_catalogue())
+    declaration = experiment("qwen3-native")
+    return compute_artifact_key(declaration, variant(declaration, "none"), load_catalogue())
 
 
 def nxdi_artifact(folder, mode="fused", tuning=None, **more):
     """What a compile of `key_of(mode, tuning)` leaves; `more` are other settings."""
-    declared = small(tuning)
+    post = small(tuning)
     spelling = load_catalogue().runtimes["nxdi-v0"].spelling
     assert spelling is not None
     assert isinstance(spelling.compile, ProgramCompile)
-    settings = loader_settings(declared, variant(declared, mode), spelling, spelling.compile)
-    known = load_catalogue().models
-    target = _model(folder.parent / "target", known[declared.target].full_id(), 0)
+    settings = loader_settings(post, variant(post, mode), spelling, spelling.compile)
+    models = load_catalogue().models
+    target = _model(folder.parent / "target", models[post.target].full_id(), 0)
     draft = _model(
         folder.parent / "draft",
-        known[variant(declared, mode).draft or declared.target].full_id(),
+        models[variant(post, mode).draft or post.target].full_id(),
         1,
     )
     app = build_application(
@@ -74,9 +74,11 @@ def nxdi_artifact(folder, mode="fused", tuning=None, **more):
 
 def _model(folder, name, seed):
     RandomCheckpoint(layers=1, seed=seed).write(folder)
-    found = read_model(str(folder))
+    declaration = read_model(str(folder))
     return ModelFolder(
-        path=f"/models/{name.replace('@', '/')}", config=found.config, identity=found.identity
+        path=f"/models/{name.replace('@', '/')}",
+        config=declaration.config,
+        identity=declaration.identity,
     )
 
 

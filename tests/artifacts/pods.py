@@ -62,16 +62,20 @@ class Pod:
 
     def container(self, name):
         every = [*self.spec["initContainers"], *self.spec["containers"]]
-        return next(found for found in every if found["name"] == name)
+        return next(container for container in every if container["name"] == name)
 
     def here(self, text):
         """Put this test's roots and port in the place of the rendered ones."""
-        moved = re.sub(rf'(?<![\w./-])/({"|".join(ROOTS)})(?=[/"\s]|$)', rf"{self.folder}/\1", text)
-        return moved.replace(f"127.0.0.1:{RENDERED_PORT}", f"127.0.0.1:{self.port}")
+        text_here = re.sub(
+            rf'(?<![\w./-])/({"|".join(ROOTS)})(?=[/"\s]|$)', rf"{self.folder}/\1", text
+        )
+        return text_here.replace(f"127.0.0.1:{RENDERED_PORT}", f"127.0.0.1:{self.port}")
 
     def command(self, name):
-        found = self.container(name)
-        words = [self.here(word) for word in [*found.get("command", []), *found.get("args", [])]]
+        container = self.container(name)
+        words = [
+            self.here(word) for word in [*container.get("command", []), *container.get("args", [])]
+        ]
         for at, word in enumerate(words):
             if word == "--port" and words[at + 1] == RENDERED_PORT:
                 words[at + 1] = self.port
@@ -79,15 +83,19 @@ class Pod:
 
     def environment(self, name, more):
         """The container's variables, expanded as the kubelet does, and no other but PATH."""
-        rendered: dict[str, str] = {}
-        for one in self.container(name)["env"]:
-            value = one["value"] if "value" in one else self._value_from(**one["valueFrom"])
-            rendered[one["name"]] = re.sub(
-                r"\$\((\w+)\)", lambda found: rendered[found[1]], self.here(value)
+        variables: dict[str, str] = {}
+        for variable in self.container(name)["env"]:
+            value = (
+                variable["value"]
+                if "value" in variable
+                else self._value_from(**variable["valueFrom"])
+            )
+            variables[variable["name"]] = re.sub(
+                r"\$\((\w+)\)", lambda container: variables[container[1]], self.here(value)
             )
         if name in TOOLS:
-            return {"PATH": os.environ["PATH"], **rendered, **self.tools, **more}
-        return {"PATH": f"{self.programs}:/usr/bin:/bin", **rendered, **more}
+            return {"PATH": os.environ["PATH"], **variables, **self.tools, **more}
+        return {"PATH": f"{self.programs}:/usr/bin:/bin", **variables, **more}
 
     def _value_from(self, fieldRef=None, configMapKeyRef=None):  # noqa: N803
         if configMapKeyRef:
@@ -121,14 +129,14 @@ class Pod:
         It saves the start of an interpreter; that the process starts by itself is what `run` is
         for.
         """
-        said = io.StringIO()
+        output = io.StringIO()
         command = self.command(name)[len(PROGRAM) :]
         with (
             patch.dict(os.environ, self.environment(name, {}), clear=True),
-            contextlib.redirect_stdout(said),
+            contextlib.redirect_stdout(output),
         ):
             code = main(command)
-        return subprocess.CompletedProcess(command, code, said.getvalue())
+        return subprocess.CompletedProcess(command, code, output.getvalue())
 
     def mount(self):
         """Take the write bits from what the server mounts read only."""
@@ -143,6 +151,6 @@ class Pod:
 
 
 def _read_only(path):
-    for each in (path, *path.rglob("*")):
-        if each.is_dir() and not each.is_symlink():
-            each.chmod(0o555)
+    for entry in (path, *path.rglob("*")):
+        if entry.is_dir() and not entry.is_symlink():
+            entry.chmod(0o555)

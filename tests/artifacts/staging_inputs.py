@@ -46,12 +46,12 @@ def listing(siblings, sha=COMMIT, **more):
 def plain_hub(answer):
     """A hub, at HF_ENDPOINT, that answers as it is told: called with the path and how often it was
     asked for."""
-    asked = Counter()
+    counts = Counter()
 
     def reply(question):
         path = question.path.partition("?")[0]
-        asked[path] += 1
-        return answer(path, asked[path])
+        counts[path] += 1
+        return answer(path, counts[path])
 
     with answer_requests(reply) as url, pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_ENDPOINT", url)

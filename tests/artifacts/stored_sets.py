@@ -49,8 +49,8 @@ def put(store, key, body=b"x"):
     store.client.put_object(Bucket=store.bucket, Key=key, Body=body, Metadata={"sha256": digest})
 
 
-def put_lease(store, prefix, *, held=False, holder="job", ttl_s=600):
-    state = f'"held", "ttl_s": {ttl_s}' if held else '"released"'
+def put_lease(store, prefix, *, is_held=False, holder="job", ttl_s=600):
+    state = f'"held", "ttl_s": {ttl_s}' if is_held else '"released"'
     put(
         store,
         f"{prefix}/{LEASE_NAME}",
@@ -75,7 +75,7 @@ def put_set(
 
 
 def keys(store, prefix=""):
-    return {listed.key for listed in store.list(prefix)}
+    return {row.key for row in store.list(prefix)}
 
 
 def made_up(
@@ -84,13 +84,13 @@ def made_up(
     days=100,
     folder="",
     lease=None,
-    begun=(),
-    whole=True,
+    open_paths=(),
+    has_manifest=True,
     **more,
 ):
     """A set that nothing stores, everything of it so many days old."""
     at = NOW - timedelta(days=days)
-    named = [*paths, LEASE_NAME, *([MANIFEST_NAME] if whole else [])]
+    names = [*paths, LEASE_NAME, *([MANIFEST_NAME] if has_manifest else [])]
     below = (
         [path.removeprefix(f"{folder}/") for path in paths if path.startswith(f"{folder}/")]
         if folder
@@ -101,13 +101,15 @@ def made_up(
         kind=kind,
         prefix=prefix,
         objects=tuple(
-            ObjectSummary(key=f"{prefix}/{path}", size=7, modified_at=at) for path in named
+            ObjectSummary(key=f"{prefix}/{path}", size=7, modified_at=at) for path in names
         ),
         open_uploads=tuple(
-            OpenUpload(key=f"{prefix}/{path}", id="id", initiated_at=at) for path in begun
+            OpenUpload(key=f"{prefix}/{path}", id="id", initiated_at=at) for path in open_paths
         ),
         manifest=(
-            manifest_of(prefix, folder, {}, dict.fromkeys(below, b"1234567")) if whole else None
+            manifest_of(prefix, folder, {}, dict.fromkeys(below, b"1234567"))
+            if has_manifest
+            else None
         ),
         lease=lease or LeaseState(holder="job", ends_at=None, is_active=False),
         **more,

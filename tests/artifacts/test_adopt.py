@@ -3,7 +3,6 @@ here, or refused."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,6 @@ from compiled import write_artifact
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from stored_sets import keys, put_set
 
-from tandem.artifacts.__main__ import main
 from tandem.artifacts.artifact_import import import_artifact
 from tandem.artifacts.lease import LeaseConflictError, hold_lease
 from tandem.artifacts.manifest import read_stored_manifest
@@ -71,7 +69,7 @@ def test_what_somebody_stored_meanwhile_is_left_alone(store, folder, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "words"),
     [
         ({"max_num_seqs": 2}, "artifact 1, deployment 2"),
         ({"max_model_len": 256}, "artifact 128, deployment 256"),
@@ -79,12 +77,12 @@ def test_what_somebody_stored_meanwhile_is_left_alone(store, folder, monkeypatch
     ],
 )
 def test_an_artifact_of_another_key_is_refused_by_what_differs_and_nothing_is_stored(
-    store, folder, change, said
+    store, folder, change, words
 ):
-    with pytest.raises(StaleError) as refused:
+    with pytest.raises(StaleError) as refusal:
         import_artifact(store, folder, replace(KEY, **change))
-    problem = refused.value.problem.lower()
-    assert (next(iter(change)) in problem, said.lower() in problem, keys(store)) == (
+    problem = refusal.value.problem.lower()
+    assert (next(iter(change)) in problem, words.lower() in problem, keys(store)) == (
         True,
         True,
         set(),
@@ -104,7 +102,7 @@ def test_a_key_that_a_job_is_writing_is_refused_with_the_holder(store, folder):
         import_artifact(store, folder, KEY)
 
 
-def test_a_run_that_was_stopped_is_continued_in_the_same_folder(proxied, proxy, folder):
+def test_a_run_that_was_stopped_is_continued_in_the_same_folder(proxy_store, proxy, folder):
     proxy.use(
         FaultRule(
             operation="PutObject",
@@ -114,41 +112,15 @@ def test_a_run_that_was_stopped_is_continued_in_the_same_folder(proxied, proxy, 
         )
     )
     with pytest.raises(ExternalError):
-        import_artifact(proxied, folder, KEY)
+        import_artifact(proxy_store, folder, KEY)
     proxy.use()
-    sent = {key for key in keys(proxied) if "/adopted-" in key}
+    first_keys = {key for key in keys(proxy_store) if "/adopted-" in key}
 
-    manifest, _ = import_artifact(proxied, folder, KEY)
+    manifest, _ = import_artifact(proxy_store, folder, KEY)
 
-    stored = {f"{KEY.prefix}/{manifest.folder}/{file.path}" for file in manifest.files}
+    set_keys = {f"{KEY.prefix}/{manifest.folder}/{file.path}" for file in manifest.files}
     assert (
-        len(sent) > 0,
-        sent <= stored,
-        {key for key in keys(proxied) if "/adopted-" in key},
-    ) == (True, True, stored)
-
-
-def test_the_module_takes_the_key_of_a_pod(bucket, folder, aws, monkeypatch, command):  # noqa: ARG001
-    monkeypatch.setenv("TANDEM_ARTIFACT_KEY", json.dumps(KEY.as_fields()))
-
-    code, (*_, last) = command("adopt", folder, "--bucket", bucket)
-
-    assert (code, last["event"], last["artifact"]) == (0, "adopted", KEY.name)
-
-
-def test_the_module_takes_the_key_of_a_file(bucket, folder, aws, tmp_path, command):  # noqa: ARG001
-    (tmp_path / "key.json").write_text(json.dumps(KEY.as_fields()))
-    options = ("adopt", folder, "--bucket", bucket, "--key", tmp_path / "key.json")
-    command(*options)
-
-    code, lines = command(*options)
-
-    assert (code, lines[-1]["event"]) == (0, "present: left alone")
-
-
-@pytest.mark.parametrize("body", ["", "{", "{}", '{"runtime": "nxdi-v0"}'])
-def test_the_module_refuses_a_file_that_holds_no_key(bucket, folder, tmp_path, body):
-    (tmp_path / "key.json").write_text(body)
-    assert (
-        main(["adopt", str(folder), "--bucket", bucket, "--key", str(tmp_path / "key.json")]) == 2
-    )
+        len(first_keys) > 0,
+        first_keys <= set_keys,
+        {key for key in keys(proxy_store) if "/adopted-" in key},
+    ) == (True, True, set_keys)

@@ -3,11 +3,8 @@ touches."""
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from datetime import timedelta
-from functools import partial
 
 import pytest
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
@@ -17,7 +14,6 @@ from tandem.artifacts import gc as module
 from tandem.artifacts.gc import execute_plan, has_versioning, plan_removals
 from tandem.artifacts.inventory import read_inventory
 from tandem.artifacts.lease import hold_lease
-from tandem.artifacts.store import ObjectStore
 from tandem.errors import ExternalError
 
 pytestmark = pytest.mark.endpoint
@@ -32,16 +28,8 @@ def later(store):
 
 def collect(store, *used):
     """Delete all that is not used; what became of each."""
-    planned = plan_removals(read_inventory(store, with_uploads=True), used, later(store))
-    return [outcome for _, outcome in execute_plan(store, planned, used, later(store))]
-
-
-@pytest.fixture
-def run(bucket, aws, command, monkeypatch):  # noqa: ARG001 - aws leads to the endpoint
-    """Run the module's command in this process, a day later; its code and its log."""
-    now = ObjectStore.now
-    monkeypatch.setattr(ObjectStore, "now", lambda store: now(store) + timedelta(days=1))
-    return partial(command, "collect", "--bucket", bucket)
+    plan = plan_removals(read_inventory(store, with_uploads=True), used, later(store))
+    return [outcome for _, outcome in execute_plan(store, plan, used, later(store))]
 
 
 def test_a_set_that_nobody_uses_is_gone_altogether(store):
@@ -50,11 +38,11 @@ def test_a_set_that_nobody_uses_is_gone_altogether(store):
     assert (collect(store), keys(store)) == (["deleted", "deleted"], set())
 
 
-def test_the_manifest_goes_first_and_the_lease_last(proxied, proxy):
-    put_set(proxied, KEY, "run")
+def test_the_manifest_goes_first_and_the_lease_last(proxy_store, proxy):
+    put_set(proxy_store, KEY, "run")
     proxy.forget()
 
-    collect(proxied)
+    collect(proxy_store)
 
     deletes = [request for request in proxy.log if request.operation.startswith("Delete")]
     assert [request.operation for request in deletes] == [
@@ -62,52 +50,52 @@ def test_the_manifest_goes_first_and_the_lease_last(proxied, proxy):
         "DeleteObjects",
         "DeleteObject",
     ]
-    assert deletes[-1].path == f"/{proxied.bucket}/{LEASE}"
+    assert deletes[-1].path == f"/{proxy_store.bucket}/{LEASE}"
 
 
 @pytest.mark.parametrize("done", [0, 1])
 def test_where_a_collect_is_stopped_no_reader_finds_a_manifest_without_its_files(
-    proxied, proxy, done
+    proxy_store, proxy, done
 ):
-    manifest = put_set(proxied, KEY, "run")
+    manifest = put_set(proxy_store, KEY, "run")
     proxy.use(FaultRule(operation="DeleteObjects", skip=done, fault=ACCESS_DENIED_FAULT))
 
     with pytest.raises(ExternalError, match="DeleteObjects"):
-        collect(proxied)
+        collect(proxy_store)
 
-    left = keys(proxied)
+    left = keys(proxy_store)
     assert {f"{KEY}/run/{file.path}" for file in manifest.files} <= left
     assert (f"{KEY}/tandem-manifest.json" in left) is (done == 0)
 
 
 @pytest.mark.parametrize("operation", ["DeleteObjects", "DeleteObject"])
 @pytest.mark.parametrize("skip", [0, 1])
-def test_an_interrupted_collect_is_finished_by_the_next(proxied, proxy, operation, skip):
-    put_set(proxied, KEY, "run")
+def test_an_interrupted_collect_is_finished_by_the_next(proxy_store, proxy, operation, skip):
+    put_set(proxy_store, KEY, "run")
     proxy.use(FaultRule(operation=operation, skip=skip, fault=ACCESS_DENIED_FAULT))
     try:
-        collect(proxied)
+        collect(proxy_store)
     except ExternalError:
         proxy.use()
-        collect(proxied)
+        collect(proxy_store)
 
-    assert keys(proxied) == set()
+    assert keys(proxy_store) == set()
 
 
 def test_a_lease_that_a_dead_collect_left_does_not_stop_the_next(store, monkeypatch):
     monkeypatch.setattr(module, "WAIT_S", 5)
     monkeypatch.setattr("tandem.artifacts.lease.POLL_S", 0.1)
     put_set(store, KEY, "run")
-    put_lease(store, KEY, held=True, holder="collect-dead", ttl_s=1)
+    put_lease(store, KEY, is_held=True, holder="collect-dead", ttl_s=1)
     assert (collect(store), keys(store)) == (["deleted"], set())
 
 
 def test_a_set_that_a_job_took_since_stays(store):
     put_set(store, KEY, "run")
-    planned = plan_removals(read_inventory(store, with_uploads=True), (), later(store))
+    plan = plan_removals(read_inventory(store, with_uploads=True), (), later(store))
 
     with hold_lease(store, LEASE, "compile-1", 600, 0):
-        (outcome,) = [outcome for _, outcome in execute_plan(store, planned, (), later(store))]
+        (outcome,) = [outcome for _, outcome in execute_plan(store, plan, (), later(store))]
 
     assert (outcome[:30], f"{KEY}/tandem-manifest.json" in keys(store)) == (
         "kept: it is held by compile-1 ",
@@ -118,23 +106,14 @@ def test_a_set_that_a_job_took_since_stays(store):
 def test_a_set_that_was_written_to_since_stays(store):
     put_set(store, KEY, "run")
     cutoff = store.now() - timedelta(days=30)
-    planned = plan_removals(read_inventory(store, with_uploads=True), (), later(store))
+    plan = plan_removals(read_inventory(store, with_uploads=True), (), later(store))
 
-    outcomes = [outcome for _, outcome in execute_plan(store, planned, (), cutoff)]
+    outcomes = [outcome for _, outcome in execute_plan(store, plan, (), cutoff)]
 
     assert (outcomes, f"{KEY}/tandem-manifest.json" in keys(store)) == (
         ["kept: it was written to since"],
         True,
     )
-
-
-def test_a_set_that_stays_after_all_is_free_for_its_job(store):
-    put_set(store, KEY, "run")
-    planned = plan_removals(read_inventory(store, with_uploads=True), (), later(store))
-    list(execute_plan(store, planned, (), store.now() - timedelta(days=30)))
-
-    with hold_lease(store, LEASE, "compile-1", 600, 0) as lease:
-        lease.check()
 
 
 def test_runs_that_lost_go_and_the_one_that_won_stays(store):
@@ -148,13 +127,6 @@ def test_runs_that_lost_go_and_the_one_that_won_stays(store):
         f"{KEY}/tandem-manifest.json",
         *(f"{KEY}/won/{file.path}" for file in manifest.files),
     }
-
-
-def test_broken_uploads_are_aborted(store):
-    put_set(store, MODEL)
-    store.client.create_multipart_upload(Bucket=store.bucket, Key=f"{MODEL}/big")
-    collect(store, "org/name@main")
-    assert "Uploads" not in store.client.list_multipart_uploads(Bucket=store.bucket)
 
 
 def test_uploads_outside_of_what_tandem_wrote_are_left(store):
@@ -191,85 +163,41 @@ def test_keys_of_another_set_are_never_handed_to_s3(store):
 
 
 @pytest.mark.parametrize(
-    ("status", "kept"), [("Enabled", True), ("Suspended", True), (None, False)]
+    ("status", "is_kept"), [("Enabled", True), ("Suspended", True), (None, False)]
 )
-def test_a_bucket_that_keeps_versions_is_known(store, status, kept):
+def test_a_bucket_that_keeps_versions_is_known(store, status, is_kept):
     if status:
         store.client.put_bucket_versioning(
             Bucket=store.bucket, VersioningConfiguration={"Status": status}
         )
-    assert has_versioning(store) is kept
+    assert has_versioning(store) is is_kept
 
 
-def test_the_module_deletes_nothing_unless_told_to(store, run):
-    put_set(store, KEY, "run")
-    before = keys(store)
-    code, log = run("--used", "other", "--days", "0")
-    assert (code, [line["event"] for line in log[1:]], keys(store)) == (
-        0,
-        ["would delete", "dry run"],
-        before,
-    )
-
-
-def test_a_name_that_keeps_nothing_is_warned_of(store, run):
-    put_set(store, KEY, "run")
-    put_set(store, MODEL)
-
-    _, log = run("--used", "tiny-00000000000", "--used", "org/name@main")
-
-    assert [line["name"] for line in log if line["level"] == "warning"] == ["tiny-00000000000"]
-
-
-def test_the_module_deletes_when_told_to(store, run):
-    put_set(store, KEY, "run")
-    put_set(store, MODEL)
-
-    code, log = run("--used", "org/name@main", "--days", "0", "--delete")
-
-    assert (code, [line["event"] for line in log]) == (0, ["deleted", "collected"])
-    assert {key for key in keys(store) if key.startswith("artifacts/")} == set()
-
-
-def test_the_module_counts_its_own_key_as_used(store, run, monkeypatch):
-    from compiled import KEY as ARTIFACT  # noqa: PLC0415
-
-    put_set(store, ARTIFACT.prefix, "run", ARTIFACT.as_fields())
-    monkeypatch.setenv("TANDEM_ARTIFACT_KEY", json.dumps(ARTIFACT.as_fields()))
-    assert [line["event"] for line in run("--days", "0", "--delete")[1]] == ["collected"]
-
-
-def test_the_module_refuses_where_nothing_is_said_to_be_used(store, run):
-    put_set(store, KEY, "run")
-    code, log = run("--days", "0", "--delete")
-    assert (code, re.search("everything would go", str(log[0]["event"])) is not None) == (2, True)
-
-
-def test_a_collect_that_slept_in_the_middle_deletes_no_further(proxied, proxy, monkeypatch):
-    put_set(proxied, KEY, "run")
+def test_a_collect_that_slept_in_the_middle_deletes_no_further(proxy_store, proxy, monkeypatch):
+    put_set(proxy_store, KEY, "run")
     monkeypatch.setattr(module.s3, "DELETE_BATCH", 1)
     awake = time.monotonic
-    deleted = []
+    deletes = []
 
     def sleep(moment, request):
-        deleted.extend(
+        deletes.extend(
             [request] if (moment, request.operation) == ("done", "DeleteObjects") else []
         )
-        if len(deleted) == 2:  # the manifest, and one file
+        if len(deletes) == 2:  # the manifest, and one file
             monkeypatch.setattr(time, "clock_gettime", lambda _clock: awake() + 3600)
 
     monkeypatch.setattr(time, "clock_gettime", lambda _clock: awake())
     proxy.moment_callback = sleep
     with pytest.raises(ExternalError, match=r"the lease was lost.* while the set was deleted"):
-        collect(proxied)
+        collect(proxy_store)
 
-    left = keys(proxied)
+    left = keys(proxy_store)
     assert len([key for key in left if key.startswith(f"{KEY}/run/")]) == 1
     assert f"{KEY}/tandem-manifest.json" not in left
 
 
-def test_a_lease_that_is_written_at_that_moment_is_left_to_the_next_collect(proxied, proxy):
-    put_set(proxied, KEY, "run")
+def test_a_lease_that_is_written_at_that_moment_is_left_to_the_next_collect(proxy_store, proxy):
+    put_set(proxy_store, KEY, "run")
     proxy.use(
         FaultRule(
             operation="DeleteObject",
@@ -278,5 +206,12 @@ def test_a_lease_that_is_written_at_that_moment_is_left_to_the_next_collect(prox
         )
     )
 
-    assert (collect(proxied), keys(proxied)) == (["deleted"], {LEASE})
-    assert (collect(proxied), keys(proxied)) == (["deleted"], set())
+    assert (collect(proxy_store), keys(proxy_store)) == (["deleted"], {LEASE})
+    assert (collect(proxy_store), keys(proxy_store)) == (["deleted"], set())
+
+
+def test_broken_uploads_are_aborted(store):
+    put_set(store, MODEL)
+    store.client.create_multipart_upload(Bucket=store.bucket, Key=f"{MODEL}/big")
+    collect(store, "org/name@main")
+    assert "Uploads" not in store.client.list_multipart_uploads(Bucket=store.bucket)

@@ -28,7 +28,10 @@ BAD = {
 
 
 def by_name(store, *, with_uploads=False):
-    return {found.name: found for found in read_inventory(store, with_uploads=with_uploads)}
+    return {
+        stored_set.name: stored_set
+        for stored_set in read_inventory(store, with_uploads=with_uploads)
+    }
 
 
 def test_a_bad_manifest_hides_no_other_set(store):
@@ -36,10 +39,12 @@ def test_a_bad_manifest_hides_no_other_set(store):
     for name, body in BAD.items():
         put(store, f"artifacts/{name}/tandem-manifest.json", body)
 
-    found = by_name(store)
+    stored_set = by_name(store)
 
-    assert set(found) == {"tiny-000000000000", *BAD}
-    assert [name for name, each in found.items() if each.damage == ""] == ["tiny-000000000000"]
+    assert set(stored_set) == {"tiny-000000000000", *BAD}
+    assert [name for name, entry in stored_set.items() if entry.damage == ""] == [
+        "tiny-000000000000"
+    ]
 
 
 def test_a_manifest_under_another_name_is_damage(store):
@@ -55,39 +60,28 @@ def test_a_manifest_under_another_name_is_damage(store):
 def test_a_file_of_another_size_is_damage(store):
     put_set(store, KEY, "run")
     put(store, f"{KEY}/run/config.json", b"{ }")
-    found = read_stored_set(store, KEY)
-    assert (found.condition, found.damage) == ("damaged", "config.json of another size")
+    stored_set = read_stored_set(store, KEY)
+    assert (stored_set.condition, stored_set.damage) == ("damaged", "config.json of another size")
 
 
 def test_files_without_a_manifest_are_partial_and_their_writer_is_named(store):
     put(store, f"{KEY}/run/config.json")
     with hold_lease(store, f"{KEY}/tandem-lease.json", "job-a", 60, 0):
-        held = read_stored_set(store, KEY)
+        busy = read_stored_set(store, KEY)
     free = read_stored_set(store, KEY)
-    assert (held.condition, held.writer.startswith("held by job-a until 20")) == ("partial", True)
+    assert (busy.condition, busy.writer.startswith("held by job-a until 20")) == ("partial", True)
     assert (free.condition, free.writer) == ("partial", "nobody writes it, job-a was the last")
 
 
 def test_a_lease_that_is_none_hides_nothing(store):
     put_set(store, KEY, "run")
     put(store, f"{KEY}/tandem-lease.json", b"mine")
-    found = read_stored_set(store, KEY)
-    assert (found.lease, found.lease_fault is not None, found.damage) == (None, True, "")
-
-
-def test_uploads_are_looked_for_only_when_asked(proxied, proxy):
-    put_set(proxied, KEY, "run")
-    proxied.client.create_multipart_upload(Bucket=proxied.bucket, Key=f"{KEY}/run/big")
-    proxy.forget()
-
-    without = by_name(proxied)["tiny-000000000000"].open_uploads
-    asked = [request for request in proxy.log if request.operation == "ListMultipartUploads"]
-
-    assert (without, asked) == ((), [])
-    assert [
-        upload.key
-        for upload in by_name(proxied, with_uploads=True)["tiny-000000000000"].open_uploads
-    ] == [f"{KEY}/run/big"]
+    stored_set = read_stored_set(store, KEY)
+    assert (stored_set.lease, stored_set.lease_fault is not None, stored_set.damage) == (
+        None,
+        True,
+        "",
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,12 +102,12 @@ def test_only_what_has_the_layout_is_a_set(key, prefix):
 
 
 def test_a_set_that_becomes_whole_while_it_is_listed_is_not_damaged(
-    store, proxied, proxy, monkeypatch
+    store, proxy_store, proxy, monkeypatch
 ):
     monkeypatch.setattr("tandem.artifacts.store.PAGE_ROWS", 1)
     put(store, f"{KEY}/run/weights/tp0.safetensors", FILES["weights/tp0.safetensors"])
-    put_lease(store, KEY, held=True)
-    ended: list[bool] = []
+    put_lease(store, KEY, is_held=True)
+    writes: list[bool] = []
 
     def end(moment, request):
         if (moment, request.operation, request.query.get("prefix")) == (
@@ -121,8 +115,13 @@ def test_a_set_that_becomes_whole_while_it_is_listed_is_not_damaged(
             "ListObjectsV2",
             "artifacts/",
         ):
-            ended.extend([] if ended else [bool(put_set(store, KEY, "run"))])
+            writes.extend([] if writes else [bool(put_set(store, KEY, "run"))])
 
     proxy.moment_callback = end
-    found = by_name(proxied)["tiny-000000000000"]
-    assert (ended, found.condition, found.damage, len(found.files)) == ([True], "whole", "", 2)
+    stored_set = by_name(proxy_store)["tiny-000000000000"]
+    assert (writes, stored_set.condition, stored_set.damage, len(stored_set.files)) == (
+        [True],
+        "whole",
+        "",
+        2,
+    )

@@ -46,7 +46,7 @@ def manifest(key):
 
 
 def test_every_field_changed_alone_is_named(key):
-    changed: dict[str, Any] = {
+    values: dict[str, Any] = {
         name: (
             value + 1 if isinstance(value, int) and not isinstance(value, bool) else f"not {value}"
         )
@@ -54,7 +54,7 @@ def test_every_field_changed_alone_is_named(key):
         if not isinstance(value, dict)
     }
 
-    for name, value in changed.items():
+    for name, value in values.items():
         differences = compare_key_fields(key.as_fields(), key.as_fields() | {name: value})
         assert [line.split()[0] for line in describe_differences(differences)] == [name]
 
@@ -80,10 +80,13 @@ def test_the_bucket_is_not_asked_for_what_is_at_hand(key):
 
 
 def test_a_start_of_several_keys_is_refused_with_their_names(key):
-    other = replace(key, async_mode=not key.async_mode)
-    with pytest.raises(InputError, match="means 2 keys") as refused:
-        resolve_key(key.name[:20], [side(key), side(other)])
-    assert (key.name in refused.value.change, other.name in refused.value.change) == (True, True)
+    other_key = replace(key, async_mode=not key.async_mode)
+    with pytest.raises(InputError, match="means 2 keys") as refusal:
+        resolve_key(key.name[:20], [side(key), side(other_key)])
+    assert (key.name in refusal.value.change, other_key.name in refusal.value.change) == (
+        True,
+        True,
+    )
 
 
 def test_a_start_of_one_key_that_two_variants_have_is_not_several(key):

@@ -20,9 +20,9 @@ def copy(tmp_path):
 
 
 def check(folder, name):
-    found = open_folder(folder, COMMIT)
-    found.check_entries([found.entries[name]])
-    return found.receive(found.entries[name])[1]
+    source = open_folder(folder, COMMIT)
+    source.check_entries([source.entries[name]])
+    return source.receive(source.entries[name])[1]
 
 
 def write_sums(folder, *, without=""):

@@ -29,14 +29,14 @@ def _no_lnc(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def fused(tmp_path):
+def folder(tmp_path):
     return nxdi_artifact(tmp_path / "current")
 
 
 def refusal(folder, key, cache=None):
-    with pytest.raises(StaleError) as refused:
+    with pytest.raises(StaleError) as caught:
         require_valid_artifact(folder, key, cache=cache)
-    return str(refused.value)
+    return str(caught.value)
 
 
 @pytest.mark.parametrize("mode", ["none", "fused"])
@@ -72,13 +72,13 @@ CHANGES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("field", CHANGES)
-def test_a_field_that_differs_is_named_with_both_values(fused, field):
-    said = refusal(fused, replace(key_of(), **{field: CHANGES[field]}))
-    assert f"{field}: artifact " in said
-    assert "neuron_config.json" in said
+def test_a_field_that_differs_is_named_with_both_values(folder, field):
+    message = refusal(folder, replace(key_of(), **{field: CHANGES[field]}))
+    assert f"{field}: artifact " in message
+    assert "neuron_config.json" in message
 
 
-TUNED: dict[str, Any] = {
+TUNINGS: dict[str, Any] = {
     "fused_qkv": True,
     "sequence_parallel_enabled": True,
     "qkv_kernel_enabled": True,
@@ -91,44 +91,44 @@ TUNED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("field", TUNING_DEFAULTS)
-def test_a_tuning_that_differs_is_named_of_target_and_draft(fused, field):
+def test_a_tuning_that_differs_is_named_of_target_and_draft(folder, field):
     key = key_of()
-    said = refusal(fused, replace(key, tuning={**key.tuning, field: TUNED[field]}))
-    assert f"tuning.{field}: artifact " in said
-    assert f"(neuron_config.json neuron_config.{field} and 1 more)" in said
+    message = refusal(folder, replace(key, tuning={**key.tuning, field: TUNINGS[field]}))
+    assert f"tuning.{field}: artifact " in message
+    assert f"(neuron_config.json neuron_config.{field} and 1 more)" in message
 
 
-def test_a_plain_artifact_is_no_fused_one_and_the_other_way_round(tmp_path, fused):
+def test_a_plain_artifact_is_no_fused_one_and_the_other_way_round(tmp_path, folder):
     plain = nxdi_artifact(tmp_path / "plain/current", "none")
 
     without = refusal(plain, key_of("fused"))
-    other = refusal(fused, key_of("none"))
+    other_folder = refusal(folder, key_of("none"))
     assert "mode: artifact none, deployment fused" in without
     assert "draft: artifact none, deployment Qwen/Qwen3-1.7B@" in without
-    assert "mode: artifact fused, deployment none" in other
-    assert "draft: artifact one, deployment none" in other
-    assert "num_speculative_tokens: artifact 7, deployment 0" in other
+    assert "mode: artifact fused, deployment none" in other_folder
+    assert "draft: artifact one, deployment none" in other_folder
+    assert "num_speculative_tokens: artifact 7, deployment 0" in other_folder
 
 
 def test_settings_that_only_the_servers_loader_gives_are_held_too(tmp_path):
     folder = nxdi_artifact(tmp_path / "current", ctx_batch_size=4)
-    said = refusal(folder, key_of())
+    message = refusal(folder, key_of())
     assert (
         "the server's loader: artifact 4, deployment 1 (neuron_config.json"
-        " neuron_config.ctx_batch_size" in said
+        " neuron_config.ctx_batch_size" in message
     )
 
 
-def test_a_number_in_the_place_of_a_truth_is_no_agreement(fused):
-    plain = json.loads((fused / "neuron_config.json").read_text())
+def test_a_number_in_the_place_of_a_truth_is_no_agreement(folder):
+    plain = json.loads((folder / "neuron_config.json").read_text())
     plain["neuron_config"]["enable_bucketing"] = 1
-    (fused / "neuron_config.json").write_text(json.dumps(plain))
-    assert "enable_bucketing" in refusal(fused, key_of())
+    (folder / "neuron_config.json").write_text(json.dumps(plain))
+    assert "enable_bucketing" in refusal(folder, key_of())
 
 
 def test_every_field_that_a_compile_reads_is_held_against_the_artifact():
     key = key_of()
-    held = {field.partition(".")[0] for field, _ in build_expected_settings(key).values()}
+    fields = {field.partition(".")[0] for field, _ in build_expected_settings(key).values()}
     elsewhere = {"target", "draft"}  # by the models' paths
     of_the_image = {
         "runtime",
@@ -143,15 +143,15 @@ def test_every_field_that_a_compile_reads_is_held_against_the_artifact():
         "environment",
     }
 
-    assert set(key.as_fields()) - held - elsewhere == of_the_image
+    assert set(key.as_fields()) - fields - elsewhere == of_the_image
 
 
-def test_a_model_from_another_place_is_said_to_be_unproven(fused):
-    plain = json.loads((fused / "neuron_config.json").read_text())
+def test_a_model_from_another_place_is_said_to_be_unproven(folder):
+    plain = json.loads((folder / "neuron_config.json").read_text())
     plain["_name_or_path"] = "/opt/elsewhere/Qwen3-32B"
-    (fused / "neuron_config.json").write_text(json.dumps(plain))
+    (folder / "neuron_config.json").write_text(json.dumps(plain))
 
-    (note,) = require_valid_artifact(fused, key_of())
+    (note,) = require_valid_artifact(folder, key_of())
 
     assert note.startswith("that the target is Qwen/Qwen3-32B@")
     assert note.endswith("the artifact names /opt/elsewhere/Qwen3-32B")
@@ -210,26 +210,26 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_not_whole_is_refused_by_the_files_name(fused, damage):
-    name, act, said = DAMAGES[damage]
-    act(fused / name)
-    assert said in refusal(fused, key_of())
+def test_what_is_not_whole_is_refused_by_the_files_name(folder, damage):
+    name, act, message = DAMAGES[damage]
+    act(folder / name)
+    assert message in refusal(folder, key_of())
 
 
-def test_a_rank_of_another_size_is_refused(fused):
-    other = nxdi_artifact(fused.parent / "other/current", "fused")
+def test_a_rank_of_another_size_is_refused(folder):
+    other_folder = nxdi_artifact(folder.parent / "other/current", "fused")
     header = b'{"a":{"dtype":"U8","shape":[4096],"data_offsets":[0,4096]}}'
     tensor = bytes(4096)
-    (other / RANKS[1]).write_bytes(len(header).to_bytes(8, "little") + header + tensor)
-    assert "bytes, the ranks' median is" in refusal(other, key_of())
+    (other_folder / RANKS[1]).write_bytes(len(header).to_bytes(8, "little") + header + tensor)
+    assert "bytes, the ranks' median is" in refusal(other_folder, key_of())
 
 
-def test_a_failed_graph_in_the_compilers_cache_is_refused(fused, tmp_path):
+def test_a_failed_graph_in_the_compilers_cache_is_refused(folder, tmp_path):
     folder = next((tmp_path / "cache").rglob("MODULE_*"))
     (folder / "model.done").unlink()
     (folder / "model.log").write_text("Failed compilation")
     assert f"{folder}: the compiler marked it as failed" in refusal(
-        fused, key_of(), tmp_path / "cache"
+        folder, key_of(), tmp_path / "cache"
     )
 
 
@@ -239,7 +239,7 @@ def test_a_native_cache_root_passes_and_says_what_is_unproven(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "act", "said"),
+    ("name", "act", "message"),
     [
         (".compilation_complete", Path.unlink, "a half graph: no .compilation_complete"),
         (
@@ -250,11 +250,11 @@ def test_a_native_cache_root_passes_and_says_what_is_unproven(tmp_path):
         ("graph_{key}.neff", cut, "a half graph: its .neff is to have 36 bytes, and has 35"),
     ],
 )
-def test_a_native_graph_that_is_not_finished_is_refused(tmp_path, name, act, said):
+def test_a_native_graph_that_is_not_finished_is_refused(tmp_path, name, act, message):
     folder = native_artifact(tmp_path / "current")
     key = "1".zfill(32)
     act(folder / "neuron/compile_cache" / key / name.format(key=key))
-    assert said in refusal(folder, native_key())
+    assert message in refusal(folder, native_key())
 
 
 def test_a_native_cache_root_without_a_graph_is_refused(tmp_path):

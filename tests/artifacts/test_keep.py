@@ -11,11 +11,11 @@ HOLDER = "qwen-llmperf-1-uid"
 
 @pytest.fixture
 def folder(tmp_path):
-    made = tmp_path / "results"
-    (made / "raw/a/0").mkdir(parents=True)
-    (made / "raw/a/0/summary.json").write_text("{}")
-    (made / "calls.jsonl").write_text("1\n")
-    return made
+    results = tmp_path / "results"
+    (results / "raw/a/0").mkdir(parents=True)
+    (results / "raw/a/0/summary.json").write_text("{}")
+    (results / "calls.jsonl").write_text("1\n")
+    return results
 
 
 @pytest.fixture
@@ -28,14 +28,14 @@ def keep(bucket, aws, folder, monkeypatch, command):  # noqa: ARG001 - aws leads
 
 
 def test_every_file_is_below_the_runs_own_prefix(store, keep):
-    code, said = keep()
+    code, lines = keep()
 
     assert code == 0
     assert {row.key: row.size for row in store.list("")} == {
         f"results/post/llmperf/{HOLDER}/calls.jsonl": 2,
         f"results/post/llmperf/{HOLDER}/raw/a/0/summary.json": 2,
     }
-    assert said[-1]["event"] == "kept"
+    assert lines[-1]["event"] == "kept"
 
 
 def test_a_second_run_leaves_the_first_ones_files(store, keep):
@@ -52,15 +52,15 @@ def test_it_ends_as_the_measurement_ended_and_keeps_its_files(store, keep, folde
 
 def test_an_outcome_that_names_no_code_is_told(keep, folder):
     (folder / "outcome.json").write_text("{")
-    code, said = keep()
-    assert (code, said[-1]["where"]) == (2, str(folder / "outcome.json"))
+    code, lines = keep()
+    assert (code, lines[-1]["where"]) == (2, str(folder / "outcome.json"))
 
 
 def test_an_empty_folder_is_told(keep, folder):
     for path in [path for path in folder.rglob("*") if path.is_file()]:
         path.unlink()
-    code, said = keep()
-    assert (code, "no file" in said[-1]["event"]) == (2, True)
+    code, lines = keep()
+    assert (code, "no file" in lines[-1]["event"]) == (2, True)
 
 
 @pytest.mark.parametrize("below", ["../models", "/models", ""])
@@ -71,5 +71,5 @@ def test_a_prefix_that_leads_elsewhere_is_refused(keep, store, below):
 
 def test_problem_of_the_measurement_is_the_last_line(keep, folder):
     (folder / "outcome.json").write_text('{"exit_code": 3, "problem": "lm-eval ended with 1"}')
-    _, said = keep()
-    assert said[-1]["event"] == "lm-eval ended with 1"
+    _, lines = keep()
+    assert lines[-1]["event"] == "lm-eval ended with 1"

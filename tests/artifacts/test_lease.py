@@ -39,11 +39,14 @@ def later(monkeypatch):
     ahead = [0.0]
     real = parse_lease
 
-    def shifted(stored, where):
-        now = stored.read_at + timedelta(seconds=ahead[0])
+    def shifted(lease_object, where):
+        now = lease_object.read_at + timedelta(seconds=ahead[0])
         return real(
             ObjectContent(
-                body=stored.body, etag=stored.etag, modified_at=stored.modified_at, read_at=now
+                body=lease_object.body,
+                etag=lease_object.etag,
+                modified_at=lease_object.modified_at,
+                read_at=now,
             ),
             where,
         )
@@ -56,8 +59,12 @@ def later(monkeypatch):
 def test_a_free_lease_is_taken_and_released(store):
     with hold_lease(store, KEY, "job-a", 60, 0) as lease:
         lease.check()
-        held = state(store)
-    assert (held["state"], held["holder"], state(store)["state"]) == ("held", "job-a", "released")
+        is_held = state(store)
+    assert (is_held["state"], is_held["holder"], state(store)["state"]) == (
+        "held",
+        "job-a",
+        "released",
+    )
 
 
 @pytest.mark.endpoint
@@ -99,11 +106,11 @@ def test_one_who_waits_gets_it_after_the_release(store, monkeypatch):
 def test_the_same_holder_takes_it_back_at_once(store):
     with hold_lease(store, KEY, "job-a", 3600, 0, keep=True):
         pass
-    kept = state(store)["state"]
+    state_before = state(store)["state"]
     with hold_lease(store, KEY, "job-a", 60, 0) as lease:
         lease.check()
 
-    assert (kept, state(store)["state"]) == ("held", "released")
+    assert (state_before, state(store)["state"]) == ("held", "released")
 
 
 @pytest.mark.endpoint
@@ -158,11 +165,11 @@ def test_what_a_dead_process_of_the_same_holder_held_is_let_go(store):
     with hold_lease(store, KEY, "job-a", 3600, 0, keep=True):
         pass
     release_lease(store, KEY, "job-b")
-    held = state(store)["state"]
+    is_held = state(store)["state"]
     release_lease(store, KEY, "job-a")
     release_lease(store, "models/no/such/lease", "job-a")
 
-    assert (held, state(store)["state"]) == ("held", "released")
+    assert (is_held, state(store)["state"]) == ("held", "released")
 
 
 @pytest.mark.endpoint
@@ -175,8 +182,8 @@ def test_a_heartbeat_keeps_it(store):
 
 
 @pytest.mark.endpoint
-def test_a_holder_that_cannot_renew_stops_in_time(proxied, proxy):
-    with hold_lease(proxied, KEY, "job-a", 0.5, 0) as lease:
+def test_a_holder_that_cannot_renew_stops_in_time(proxy_store, proxy):
+    with hold_lease(proxy_store, KEY, "job-a", 0.5, 0) as lease:
         proxy.use(FaultRule(operation="PutObject", fault=DropFault()))
         time.sleep(0.6)
         with pytest.raises(LeaseConflictError, match=r"could not be renewed within 0\.5 s"):
@@ -185,19 +192,19 @@ def test_a_holder_that_cannot_renew_stops_in_time(proxied, proxy):
 
 
 @pytest.mark.endpoint
-def test_a_take_whose_answer_was_lost_is_ours(proxied, proxy):
+def test_a_take_whose_answer_was_lost_is_ours(proxy_store, proxy):
     proxy.use(FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1))
-    with hold_lease(proxied, KEY, "job-a", 60, 0) as lease:
+    with hold_lease(proxy_store, KEY, "job-a", 60, 0) as lease:
         lease.check()
         assert lease.take(lease._etag)
 
 
 @pytest.mark.endpoint
-def test_a_release_that_fails_is_no_error(proxied, proxy):
-    with hold_lease(proxied, KEY, "job-a", 60, 0):
+def test_a_release_that_fails_is_no_error(proxy_store, proxy):
+    with hold_lease(proxy_store, KEY, "job-a", 60, 0):
         proxy.use(FaultRule(operation="PutObject", fault=DropFault()))
     proxy.use()
-    assert state(proxied)["state"] == "held"
+    assert state(proxy_store)["state"] == "held"
 
 
 @pytest.mark.endpoint
@@ -229,10 +236,10 @@ def lease_of(now_s, **changes):
 
 
 @pytest.mark.parametrize(
-    ("now_s", "held"), [(0, True), (60, True), (61, True), (62, False), (600, False)]
+    ("now_s", "is_held"), [(0, True), (60, True), (61, True), (62, False), (600, False)]
 )
-def test_it_ends_by_the_clock_of_s3_with_room_for_its_rounding(now_s, held):
-    assert parse_lease(lease_of(now_s), "").is_active is held
+def test_it_ends_by_the_clock_of_s3_with_room_for_its_rounding(now_s, is_held):
+    assert parse_lease(lease_of(now_s), "").is_active is is_held
 
 
 @pytest.mark.parametrize(
@@ -253,8 +260,8 @@ def test_a_lease_of_another_schema_is_refused_with_both(version):
 
 
 @pytest.mark.endpoint
-def test_a_renewal_that_was_done_though_every_try_failed_is_known_as_ours(proxied, proxy):
-    with hold_lease(proxied, KEY, "job-a", 60, 0) as lease:
+def test_a_renewal_that_was_done_though_every_try_failed_is_known_as_ours(proxy_store, proxy):
+    with hold_lease(proxy_store, KEY, "job-a", 60, 0) as lease:
         proxy.use(
             FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1),
             FaultRule(operation="PutObject", fault=DropFault()),
@@ -263,7 +270,7 @@ def test_a_renewal_that_was_done_though_every_try_failed_is_known_as_ours(proxie
             lease.confirm()
         proxy.use()
         lease.confirm()
-    assert state(proxied)["state"] == "released"
+    assert state(proxy_store)["state"] == "released"
 
 
 @pytest.mark.endpoint

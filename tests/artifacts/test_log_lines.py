@@ -10,7 +10,7 @@ from tandem.artifacts.driver.log import log_event
 
 
 def test_a_name_that_is_no_utf_8_is_told_all_the_same(monkeypatch):
-    taken = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(taken, encoding="utf-8", errors="strict"))
+    output = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, encoding="utf-8", errors="strict"))
     log_event("refused", file="a\udcff \u00e9")
-    assert json.loads(taken.getvalue().decode())["file"] == "a\udcff \u00e9"
+    assert json.loads(output.getvalue().decode())["file"] == "a\udcff \u00e9"

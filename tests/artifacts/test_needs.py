@@ -55,7 +55,7 @@ def test_a_model_is_told_by_id_and_revision(both):
 
 
 def test_merged_needs_name_all_users_each_once(both):
-    one = both[0]
-    other = replace(both[1], used_by=("x/v",))
-    found = merge_needs([one, replace(one, used_by=("x/v",)), other])
-    assert [need.used_by for need in found] == [(*one.used_by, "x/v"), ("x/v",)]
+    first = both[0]
+    second = replace(both[1], used_by=("x/v",))
+    merged_needs = merge_needs([first, replace(first, used_by=("x/v",)), second])
+    assert [need.used_by for need in merged_needs] == [(*first.used_by, "x/v"), ("x/v",)]

@@ -18,13 +18,13 @@ LEASE = f"models/{MODEL}/{COMMIT}/tandem-lease.json"
 
 
 @pytest.fixture
-def told_to_stop(start, proxied, proxy, tmp_path):
+def told_to_stop(start, proxy_store, proxy, tmp_path):
     """A stage that got SIGTERM while it sent a file."""
     proxy.use(FaultRule(operation="PutObject", path="*.safetensors", fault=DelayFault(delay_s=0.3)))
     process = start(
         "stage",
         "--bucket",
-        proxied.bucket,
+        proxy_store.bucket,
         "--model",
         MODEL,
         "--revision",
@@ -44,7 +44,7 @@ def told_to_stop(start, proxied, proxy, tmp_path):
     return process.returncode, json.loads(out.splitlines()[-1]), err
 
 
-def test_a_process_that_is_told_to_stop_says_so_and_lets_its_lease_go(told_to_stop, proxied):
+def test_a_process_that_is_told_to_stop_says_so_and_lets_its_lease_go(told_to_stop, proxy_store):
     code, last, error = told_to_stop
     assert (code, last["event"], last["exit_code"], error) == (
         143,
@@ -52,12 +52,12 @@ def test_a_process_that_is_told_to_stop_says_so_and_lets_its_lease_go(told_to_st
         143,
         "",
     )
-    assert not parse_lease(proxied.read(LEASE), LEASE).is_active
+    assert not parse_lease(proxy_store.read(LEASE), LEASE).is_active
 
 
 def test_a_reader_that_goes_away_leaves_no_traceback(start, store):
     put_set(store, "artifacts/tiny-000000000000", "run")
-    process = start("collect", "--bucket", store.bucket, "--used", "tiny-000000000000")
+    process = start("verify", "--bucket", store.bucket, "--artifact", "tiny-000000000000")
     process.stdout.close()
 
     assert (process.wait(60), process.stderr.read()) == (141, "")

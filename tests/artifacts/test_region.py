@@ -10,13 +10,15 @@ import pytest
 from tandem.artifacts.__main__ import main
 
 
-@pytest.mark.parametrize(("given", "found"), [(None, "eu-north-1"), ("eu-west-3", "eu-west-3")])
-def test_aws_region_is_the_region_unless_boto3_has_its_own(monkeypatch, given, found):
+@pytest.mark.parametrize(
+    ("own_region", "region"), [(None, "eu-north-1"), ("eu-west-3", "eu-west-3")]
+)
+def test_aws_region_is_the_region_unless_boto3_has_its_own(monkeypatch, own_region, region):
     monkeypatch.setenv("AWS_REGION", "eu-north-1")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", given or "")
-    if given is None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", own_region or "")
+    if own_region is None:
         monkeypatch.delenv("AWS_DEFAULT_REGION")
 
     main(["verify", "--folder", "no-such-folder"])
 
-    assert os.environ["AWS_DEFAULT_REGION"] == found
+    assert os.environ["AWS_DEFAULT_REGION"] == region

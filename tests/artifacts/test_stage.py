@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from doubles.fault_proxy.rules import FaultRule, SlowAnswerFault, StatusFault
+from doubles.fault_proxy.rules import FaultRule, StatusFault
 from doubles.hub.server import LocalHub
-from staging_inputs import COMMIT, EXTRAS, MODEL, OTHER, snapshot
+from staging_inputs import COMMIT, EXTRAS, MODEL, snapshot
 from stored_sets import put_lease
 
 from tandem.artifacts.hub import SECRET_NAME_VARIABLE
@@ -24,7 +19,7 @@ from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, parse_manifest
 pytestmark = pytest.mark.endpoint
 PREFIX = f"models/{MODEL}/{COMMIT}"
 SHARDS = [f"model-0000{number}-of-00004.safetensors" for number in range(1, 5)]
-STAGED = sorted(
+FILES = sorted(
     [
         "config.json",
         "generation_config.json",
@@ -42,13 +37,13 @@ def repositories(tmp_path):
 
 
 @pytest.fixture
-def published(repositories):
+def source_folder(repositories):
     """The model's one commit on the hub."""
     return snapshot(repositories / MODEL / COMMIT)
 
 
 @pytest.fixture
-def hub(repositories, published, monkeypatch):  # noqa: ARG001
+def hub(repositories, source_folder, monkeypatch):  # noqa: ARG001
     monkeypatch.setattr("tandem.artifacts.hub.FIRST_WAIT_S", 0.01)
     monkeypatch.delenv(SECRET_NAME_VARIABLE, raising=False)
     with LocalHub(repositories) as running:
@@ -81,7 +76,7 @@ def stage(store, tmp_path, command):
 
 
 @pytest.fixture
-def held(endpoint, bucket):
+def read_objects(endpoint, bucket):
     """Every object of the test's bucket but leases, by key."""
     s3 = endpoint.client("s3")
 
@@ -113,24 +108,24 @@ def manifest_in(objects, prefix=PREFIX):
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_staged_model_is_the_hub_s_bytes_below_its_commit(stage, held, published):
+def test_a_staged_model_is_the_hub_s_bytes_below_its_commit(stage, read_objects, source_folder):
     done = stage()
 
-    objects = held()
+    objects = read_objects()
     assert (done.code, done.last["event"]) == (0, "staged")
-    assert sorted(objects) == sorted(f"{PREFIX}/{name}" for name in [*STAGED, MANIFEST_NAME])
-    assert all(objects[f"{PREFIX}/{name}"] == (published / name).read_bytes() for name in STAGED)
+    assert sorted(objects) == sorted(f"{PREFIX}/{name}" for name in [*FILES, MANIFEST_NAME])
+    assert all(objects[f"{PREFIX}/{name}"] == (source_folder / name).read_bytes() for name in FILES)
 
 
 @pytest.mark.usefixtures("hub")
 def test_the_manifest_lists_every_file_and_what_was_left_out_with_the_reason(
-    stage, held, published
+    stage, read_objects, source_folder
 ):
     stage()
 
-    manifest = manifest_in(held())
+    manifest = manifest_in(read_objects())
     expected = {
-        name: hashlib.sha256((published / name).read_bytes()).hexdigest() for name in STAGED
+        name: hashlib.sha256((source_folder / name).read_bytes()).hexdigest() for name in FILES
     }
     assert {file.path: file.sha256 for file in manifest.files} == expected
     assert manifest.fields == {"id": MODEL, "revision": COMMIT, "commit": COMMIT}
@@ -138,16 +133,18 @@ def test_the_manifest_lists_every_file_and_what_was_left_out_with_the_reason(
     assert manifest.made["left_out"]["pytorch_model.bin"].startswith("a pickle")
 
 
-def test_two_runs_of_two_holders_write_the_same_manifest(stage, hub, held, remove, monkeypatch):
+def test_two_runs_of_two_holders_write_the_same_manifest(
+    stage, hub, read_objects, remove, monkeypatch
+):
     monkeypatch.setenv("TANDEM_HOLDER", "stage-a")
     stage()
-    first = held()
+    first = read_objects()
     remove(f"{PREFIX}/{MANIFEST_NAME}")
     monkeypatch.setenv("TANDEM_HOLDER", "stage-b")
     hub.forget()
     stage()
 
-    assert held() == first
+    assert read_objects() == first
 
 
 def test_a_present_model_loads_neither_the_hub_nor_its_library(stage, hub, module, bucket):
@@ -165,9 +162,9 @@ def test_a_present_model_loads_neither_the_hub_nor_its_library(stage, hub, modul
         PYTHONPROFILEIMPORTTIME="1",
     )
 
-    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert (done.returncode, "tandem.artifacts.s3_transfer" in loaded) == (0, True)
-    assert not loaded & {"huggingface_hub", "httpx", "tandem.artifacts.hub"}
+    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert (done.returncode, "tandem.artifacts.s3_transfer" in modules) == (0, True)
+    assert not modules & {"huggingface_hub", "httpx", "tandem.artifacts.hub"}
 
 
 def test_objects_that_are_whole_are_not_downloaded_again(stage, hub, remove):
@@ -178,93 +175,38 @@ def test_objects_that_are_whole_are_not_downloaded_again(stage, hub, remove):
 
     assert stage().code == 0
 
-    fetched = {one.path.rpartition("/")[2] for one in hub.log if "/resolve/" in one.path}
-    assert fetched.isdisjoint({SHARDS[0], *SHARDS[2:]})
-    assert SHARDS[1] in fetched
+    names = {request.path.rpartition("/")[2] for request in hub.log if "/resolve/" in request.path}
+    assert names.isdisjoint({SHARDS[0], *SHARDS[2:]})
+    assert SHARDS[1] in names
 
 
-def test_an_object_of_other_bytes_is_replaced_by_the_hub_s(stage, hub, held, put, published):
+def test_an_object_of_other_bytes_is_replaced_by_the_hub_s(
+    stage, hub, read_objects, put, source_folder
+):
     for name in ("config.json", SHARDS[0]):
         put(f"{PREFIX}/{name}", b"half")
 
     assert (stage().code, hub.count_file_bytes(SHARDS[0]) > 0) == (0, True)
 
-    objects = held()
-    assert all(objects[f"{PREFIX}/{name}"] == (published / name).read_bytes() for name in STAGED)
-
-
-def test_local_disk_never_holds_more_than_the_largest_file_and_the_small_ones(
-    store, repositories, tmp_path, hub, module
-):
-    folder = snapshot(
-        repositories / "acme/big" / OTHER,
-        extras=False,
-        hidden_size=256,
-        vocabulary=8000,
-        intermediate_size=1024,
-        layers=4,
-        shard_bytes=3_000_000,
-    )
-    tensors = [path.stat().st_size for path in folder.glob("*.safetensors")]
-    small = sum(path.stat().st_size for path in folder.iterdir() if path.suffix != ".safetensors")
-    peaks: list[int] = []
-    done = threading.Event()
-
-    def watch():
-        while not done.is_set():
-            peaks.append(bytes_below(tmp_path / "work"))
-            time.sleep(0.0005)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        ended = module(
-            "stage",
-            "--bucket",
-            store.bucket,
-            "--model",
-            "acme/big",
-            "--revision",
-            OTHER,
-            "--work",
-            str(tmp_path / "work"),
-            HF_ENDPOINT=hub.url,
-        )
-    finally:
-        done.set()
-        watcher.join()
-
-    assert ended.returncode == 0, ended.stdout
-    assert len(tensors) > 4
-    assert 0 < max(peaks) <= max(tensors) + small
-    assert not list((tmp_path / "work").rglob("*.*"))
-
-
-def bytes_below(folder):
-    """The bytes of all files; one that is deleted meanwhile counts nothing."""
-    total = 0
-    for top, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += (Path(top) / name).stat().st_size
-            except FileNotFoundError:
-                continue
-    return total
+    objects = read_objects()
+    assert all(objects[f"{PREFIX}/{name}"] == (source_folder / name).read_bytes() for name in FILES)
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_name_that_moves_has_a_prefix_of_its_own_and_its_manifest_says_the_commit(stage, held):
+def test_a_name_that_moves_has_a_prefix_of_its_own_and_its_manifest_says_the_commit(
+    stage, read_objects
+):
     done = stage(revision="main")
-    manifest = manifest_in(held(), f"models/{MODEL}/main")
+    manifest = manifest_in(read_objects(), f"models/{MODEL}/main")
     assert manifest.fields == {"id": MODEL, "revision": "main", "commit": COMMIT}
     assert "staged" in done.events
 
 
 @pytest.fixture
-def moving(repositories, published):
+def moving(repositories, source_folder):
     """A model whose main moves to other weights at the call; the new commit."""
     first = repositories / "acme/moving" / "main"
-    shutil.copytree(published, first)
+    shutil.copytree(source_folder, first)
 
     def move():
         shutil.rmtree(first)
@@ -275,28 +217,30 @@ def moving(repositories, published):
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_name_that_moved_keeps_the_commit_that_was_staged(stage, moving, held):
+def test_a_name_that_moved_keeps_the_commit_that_was_staged(stage, moving, read_objects):
     stage(model="acme/moving", revision="main")
-    before = held()
+    before = read_objects()
     moving()
 
     again = stage(model="acme/moving", revision="main")
 
-    assert (again.code, again.events, held()) == (0, ["present"], before)
+    assert (again.code, again.events, read_objects()) == (0, ["present"], before)
 
 
 @pytest.mark.usefixtures("hub")
-def test_files_of_two_commits_never_mix_below_a_name_that_moves(stage, moving, held, remove):
+def test_files_of_two_commits_never_mix_below_a_name_that_moves(
+    stage, moving, read_objects, remove
+):
     stage(model="acme/moving", revision="main")
     # as if the run had been killed there
     for name in (MANIFEST_NAME, "generation_config.json", SHARDS[0]):
         remove(f"models/acme/moving/main/{name}")
-    before = held()
+    before = read_objects()
     moving()
 
     done = stage(model="acme/moving", revision="main")
 
-    assert (done.code, held()) == (1, before)
+    assert (done.code, read_objects()) == (1, before)
     assert "must not mix" in done.last["event"]
     assert "aws s3 rm --recursive" in done.last["change"]
 
@@ -304,12 +248,114 @@ def test_files_of_two_commits_never_mix_below_a_name_that_moves(stage, moving, h
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("name", ["model-00009-of-00009.safetensors", "folder/x"])
 def test_an_object_that_is_not_of_the_snapshot_stops_the_run_and_is_named(
-    stage, held, put, bucket, name
+    stage, read_objects, put, bucket, name
 ):
     put(f"{PREFIX}/{name}", b"stray")
     done = stage()
     assert (done.code, done.last["where"]) == (1, f"s3://{bucket}/{PREFIX}/{name}")
-    assert list(held()) == [f"{PREFIX}/{name}"]
+    assert list(read_objects()) == [f"{PREFIX}/{name}"]
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize("source", ["hub", "folder"])
+def test_snapshot_without_a_shard_is_refused_unstored(stage, read_objects, source_folder, source):
+    (source_folder / SHARDS[2]).unlink()
+
+    done = stage(*([] if source == "hub" else ["--from", str(source_folder)]))
+
+    assert (done.code, read_objects()) == (2, {})
+    assert f"the index names {SHARDS[2]}" in done.last["event"]
+
+
+@pytest.mark.parametrize(
+    ("model", "revision"),
+    [("tiny", COMMIT), ("a/b/c", COMMIT), ("acme/..", COMMIT), (MODEL, "refs/pr/1"), (MODEL, "")],
+)
+def test_a_name_that_leaves_its_prefix_is_refused(stage, read_objects, model, revision):
+    done = stage(model=model, revision=revision)
+    assert (done.code, read_objects()) == (2, {})
+
+
+def test_a_hub_that_goes_down_in_the_middle_leaves_no_manifest_and_the_next_run_goes_on(
+    stage, hub, read_objects
+):
+    hub.use(FaultRule(path=f"*/{SHARDS[2]}", fault=StatusFault(status=503, code="x")))
+    down = stage()
+    between = read_objects()
+    hub.use()
+    hub.forget()
+    up = stage()
+
+    assert (down.code, down.last["exit_code"], up.code) == (3, 3, 0)
+    assert f"{PREFIX}/{MANIFEST_NAME}" not in between
+    assert hub.count_file_bytes(SHARDS[0]) == 0
+
+
+@pytest.mark.usefixtures("hub", "proxy_store")
+def test_no_manifest_is_seen_before_its_last_file(stage, proxy):
+    stage()
+    paths = [
+        request.path
+        for request in proxy.log
+        if request.method == "PUT" and not request.path.endswith(LEASE_NAME)
+    ]
+    assert paths[-1].endswith(MANIFEST_NAME)
+    assert len(paths) == len(set(paths)) == len(FILES) + 1
+
+
+def test_a_lease_that_a_dead_run_of_the_same_holder_left_on_a_present_model_is_let_go(
+    stage, hub, store, monkeypatch
+):
+    monkeypatch.setenv("TANDEM_HOLDER", "stage-a")
+    stage()
+    hub.stop()
+    put_lease(store, PREFIX, is_held=True, holder="stage-a")
+
+    stage()
+
+    lease = store.read(f"{PREFIX}/{LEASE_NAME}")
+    assert lease is not None
+    assert json.loads(lease.body)["state"] == "released"
+
+
+def test_a_copy_is_staged_without_any_hub(stage, read_objects, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody is there
+    copy = snapshot(tmp_path / "copy")
+
+    done = stage("--from", str(copy))
+
+    objects = read_objects()
+    manifest = manifest_in(read_objects())
+    assert (done.code, sorted(path.name for path in copy.iterdir() if path.is_file())) == (
+        0,
+        sorted([*FILES, *(name for name in EXTRAS if "/" not in name)]),
+    )
+    assert all(objects[f"{PREFIX}/{name}"] == (copy / name).read_bytes() for name in FILES)
+    assert "no checksum of a hub" in manifest.made["checked"]
+    assert manifest.made["left_out"]["original/consolidated.safetensors"].startswith(
+        "in a subfolder"
+    )
+
+
+def test_a_copy_that_differs_from_what_is_stored_is_refused_before_a_byte_is_written(
+    stage, read_objects, put, tmp_path
+):
+    copy = snapshot(tmp_path / "copy")
+    put(f"{PREFIX}/{SHARDS[3]}", b"another")
+    done = stage("--from", str(copy))
+    assert (done.code, list(read_objects())) == (1, [f"{PREFIX}/{SHARDS[3]}"])
+
+
+def test_a_copy_with_one_shard_cut_off_is_refused_before_a_byte_is_stored(
+    stage, read_objects, tmp_path
+):
+    copy = snapshot(tmp_path / "copy")
+    (copy / SHARDS[3]).write_bytes((copy / SHARDS[3]).read_bytes()[:-3])
+
+    done = stage("--from", str(copy))
+
+    assert (done.code, read_objects()) == (2, {})
+    assert SHARDS[3] in done.last["where"]
 
 
 @pytest.mark.usefixtures("hub")
@@ -333,198 +379,7 @@ def test_a_manifest_of_something_else_is_not_taken_for_the_model(stage, endpoint
     )
 
 
-# What is refused on the hub: what to do to the published snapshot -> what is said.
-def drop(*names):
-    def act(folder):
-        for path in folder.iterdir():
-            if any(path.match(name) for name in names):
-                path.unlink()
-
-    return act
-
-
-def no_config(folder):
-    (folder / "config.json").write_text("<html>")
-
-
-@pytest.mark.usefixtures("hub")
-@pytest.mark.parametrize(
-    "case",
-    [
-        (drop("config.json"), "no config.json"),
-        (no_config, "the configuration is cut off or no JSON"),
-        (drop("*.safetensors", "*.safetensors.index.json"), "has 0 safetensors files"),
-        (drop(SHARDS[2]), f"the index names {SHARDS[2]}"),
-        (drop("model.safetensors.index.json"), "no model.safetensors.index.json"),
-    ],
-    ids=["no config", "bad config", "pickles only", "missing shard", "no index"],
-)
-@pytest.mark.parametrize("source", ["hub", "folder"])
-def test_a_snapshot_that_cannot_be_served_is_refused_and_nothing_is_stored(
-    stage, held, published, case, source
-):
-    spoil, said = case
-    spoil(published)
-
-    done = stage(*([] if source == "hub" else ["--from", str(published)]))
-
-    assert (done.code, held()) == (2, {})
-    assert said in done.last["where"] + done.last["event"]
-
-
-@pytest.mark.parametrize(
-    ("model", "revision"),
-    [
-        ("tiny", COMMIT),
-        ("a/b/c", COMMIT),
-        ("../up", COMMIT),
-        ("acme/..", COMMIT),
-        (MODEL, "refs/pr/1"),
-        (MODEL, ".."),
-        (MODEL, ""),
-    ],
-)
-def test_a_name_that_leaves_its_prefix_is_refused(stage, held, model, revision):
-    done = stage(model=model, revision=revision)
-    assert (done.code, held()) == (2, {})
-
-
-def test_a_hub_that_goes_down_in_the_middle_leaves_no_manifest_and_the_next_run_goes_on(
-    stage, hub, held
-):
-    hub.use(FaultRule(path=f"*/{SHARDS[2]}", fault=StatusFault(status=503, code="x")))
-    down = stage()
-    between = held()
-    hub.use()
-    hub.forget()
-    up = stage()
-
-    assert (down.code, down.last["exit_code"], up.code) == (3, 3, 0)
-    assert f"{PREFIX}/{MANIFEST_NAME}" not in between
-    assert hub.count_file_bytes(SHARDS[0]) == 0
-
-
-@pytest.mark.usefixtures("hub", "proxied")
-def test_no_manifest_is_seen_before_its_last_file(stage, proxy):
-    stage()
-    written = [
-        one.path for one in proxy.log if one.method == "PUT" and not one.path.endswith(LEASE_NAME)
-    ]
-    assert written[-1].endswith(MANIFEST_NAME)
-    assert len(written) == len(set(written)) == len(STAGED) + 1
-
-
-def test_two_runs_at_once_fetch_each_file_once_and_both_end_well(hub, store, module, tmp_path):
-    hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=200_000)))
-
-    def one(name):
-        return module(
-            "stage",
-            "--bucket",
-            store.bucket,
-            "--model",
-            MODEL,
-            "--revision",
-            COMMIT,
-            "--work",
-            str(tmp_path / name),
-            HF_ENDPOINT=hub.url,
-            TANDEM_HOLDER=name,
-        )
-
-    with ThreadPoolExecutor(2) as pool:
-        ended = list(pool.map(one, ("first", "second")))
-
-    assert [done.returncode for done in ended] == [0, 0]
-    assert sorted(json.loads(done.stdout.splitlines()[-1])["event"] for done in ended) == [
-        "present",
-        "staged",
-    ]
-    assert sum(one.path.startswith("/cdn/") for one in hub.log) == len(SHARDS)
-
-
-@pytest.mark.usefixtures("hub")
-def test_a_run_that_may_not_wait_names_who_holds_the_lease(stage, held, store):
-    put_lease(store, PREFIX, held=True, holder="stage-else")
-
-    done = stage("--wait-s", "0")
-
-    assert (done.code, held()) == (3, {})
-    assert "held by stage-else" in done.last["event"]
-
-
-def test_a_run_whose_lease_was_taken_over_stops_in_the_middle_of_a_file(stage, hub, store, held):
-    hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=20_000)))
-
-    def take_over():
-        while not any(one.path.startswith("/cdn/") for one in hub.log):
-            time.sleep(0.005)
-        put_lease(store, PREFIX, held=True, holder="stage-else")
-
-    thief = threading.Thread(target=take_over)
-    thief.start()
-    done = stage("--lease-s", "0.6")
-    thief.join()
-
-    assert done.code == 3
-    assert done.last["event"].startswith("the lease was lost")
-    assert not any(name.endswith(".safetensors") for name in held())
-
-
-def test_a_lease_that_a_dead_run_of_the_same_holder_left_on_a_present_model_is_let_go(
-    stage, hub, store, monkeypatch
-):
-    monkeypatch.setenv("TANDEM_HOLDER", "stage-a")
-    stage()
-    hub.stop()
-    put_lease(store, PREFIX, held=True, holder="stage-a")
-
-    stage()
-
-    lease = store.read(f"{PREFIX}/{LEASE_NAME}")
-    assert lease is not None
-    assert json.loads(lease.body)["state"] == "released"
-
-
 @pytest.mark.usefixtures("hub")
 def test_the_mark_of_an_empty_folder_is_no_file_of_another_snapshot(stage, put):
     put(f"{PREFIX}/", b"")
     assert stage().code == 0
-
-
-def test_a_copy_is_staged_without_any_hub(stage, held, tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody is there
-    copy = snapshot(tmp_path / "copy")
-
-    done = stage("--from", str(copy))
-
-    objects = held()
-    manifest = manifest_in(held())
-    assert (done.code, sorted(path.name for path in copy.iterdir() if path.is_file())) == (
-        0,
-        sorted([*STAGED, *(name for name in EXTRAS if "/" not in name)]),
-    )
-    assert all(objects[f"{PREFIX}/{name}"] == (copy / name).read_bytes() for name in STAGED)
-    assert "no checksum of a hub" in manifest.made["checked"]
-    assert manifest.made["left_out"]["original/consolidated.safetensors"].startswith(
-        "in a subfolder"
-    )
-
-
-def test_a_copy_that_differs_from_what_is_stored_is_refused_before_a_byte_is_written(
-    stage, held, put, tmp_path
-):
-    copy = snapshot(tmp_path / "copy")
-    put(f"{PREFIX}/{SHARDS[3]}", b"another")
-    done = stage("--from", str(copy))
-    assert (done.code, list(held())) == (1, [f"{PREFIX}/{SHARDS[3]}"])
-
-
-def test_a_copy_with_one_shard_cut_off_is_refused_before_a_byte_is_stored(stage, held, tmp_path):
-    copy = snapshot(tmp_path / "copy")
-    (copy / SHARDS[3]).write_bytes((copy / SHARDS[3]).read_bytes()[:-3])
-
-    done = stage("--from", str(copy))
-
-    assert (done.code, held()) == (2, {})
-    assert SHARDS[3] in done.last["where"]

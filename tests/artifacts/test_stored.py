@@ -13,7 +13,7 @@ PREFIX = "artifacts/key"
 
 
 @pytest.fixture
-def whole(store):
+def manifest(store):
     """A manifest whose files are in the bucket."""
     bodies = {"a": b"alpha", "sub/b": b"beta", "c": b""}
     for name, body in bodies.items():
@@ -22,7 +22,7 @@ def whole(store):
 
 
 @pytest.mark.parametrize(
-    ("name", "body", "said"),
+    ("name", "body", "words"),
     [
         ("sub/b", None, "sub/b: the object is missing"),
         ("a", b"alph", "a: the object has 4 bytes, the manifest says 5"),
@@ -30,24 +30,24 @@ def whole(store):
     ],
     ids=["missing", "size", "content"],
 )
-def test_a_set_that_is_not_whole_gets_no_manifest(store, whole, name, body, said):
+def test_a_set_that_is_not_whole_gets_no_manifest(store, manifest, name, body, words):
     key = {"Bucket": store.bucket, "Key": f"{PREFIX}/run/{name}"}
     if body is None:
         store.client.delete_object(**key)
     else:
         store.client.put_object(**key, Body=body)
 
-    with pytest.raises(StaleError, match=said):
-        write_stored_manifest(store, PREFIX, whole)
+    with pytest.raises(StaleError, match=words):
+        write_stored_manifest(store, PREFIX, manifest)
     assert read_stored_manifest(store, PREFIX) is None
 
 
-def test_another_manifest_is_never_replaced(store, whole):
-    first = whole.model_copy(update={"made": {"run": "first"}})
+def test_another_manifest_is_never_replaced(store, manifest):
+    first = manifest.model_copy(update={"made": {"run": "first"}})
     write_stored_manifest(store, PREFIX, first)
 
     assert (
-        write_stored_manifest(store, PREFIX, whole),
+        write_stored_manifest(store, PREFIX, manifest),
         read_stored_manifest(store, PREFIX).made,
     ) == (
         False,
@@ -55,13 +55,13 @@ def test_another_manifest_is_never_replaced(store, whole):
     )
 
 
-def test_the_same_manifest_again_counts_as_ours(store, whole):
-    write_stored_manifest(store, PREFIX, whole)
-    assert write_stored_manifest(store, PREFIX, whole)
+def test_the_same_manifest_again_counts_as_ours(store, manifest):
+    write_stored_manifest(store, PREFIX, manifest)
+    assert write_stored_manifest(store, PREFIX, manifest)
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "words"),
     [
         (b'{"schema_version": 1, "ki', "cut off"),
         (b'{"schema_version": 2}', "schema 2; this version of Tandem reads schema 1"),
@@ -70,7 +70,7 @@ def test_the_same_manifest_again_counts_as_ours(store, whole):
     ],
     ids=["truncated", "newer", "older", "malformed"],
 )
-def test_a_manifest_that_cannot_be_read_names_its_object(store, endpoint, bucket, body, said):
+def test_a_manifest_that_cannot_be_read_names_its_object(store, endpoint, bucket, body, words):
     endpoint.client("s3").put_object(Bucket=bucket, Key=f"{PREFIX}/tandem-manifest.json", Body=body)
-    with pytest.raises(InputError, match=f"s3://{bucket}/{PREFIX}/tandem-manifest.json: .*{said}"):
+    with pytest.raises(InputError, match=f"s3://{bucket}/{PREFIX}/tandem-manifest.json: .*{words}"):
         read_stored_manifest(store, PREFIX)

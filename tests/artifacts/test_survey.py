@@ -32,9 +32,11 @@ SNAPSHOT = BucketNeed(
 
 
 def artifact(prefix=KEY.prefix, *, key=KEY, **more):
-    found = made_up(prefix, "run/a", folder="run")
+    survey_row = made_up(prefix, "run/a", folder="run")
     fields = key.as_fields() if hasattr(key, "as_fields") else {}
-    return replace(found, manifest=manifest_of(prefix, "run", fields, {"a": b"1234567"}), **more)  # type: ignore[arg-type]
+    return replace(
+        survey_row, manifest=manifest_of(prefix, "run", fields, {"a": b"1234567"}), **more
+    )  # type: ignore[arg-type]
 
 
 def model(fields, prefix=MODEL):
@@ -43,13 +45,13 @@ def model(fields, prefix=MODEL):
     )
 
 
-def row(*stored, need=ARTIFACT):
-    (only,) = survey_bucket("b", [need], stored)
+def row(*stored_set, need=ARTIFACT):
+    (only,) = survey_bucket("b", [need], stored_set)
     return only
 
 
-REFUSED = made_up(KEY.prefix, "run-1/a", "run-1/tandem-refused.json", whole=False)
-TOLD = "an upload refused and kept it: tandem artifacts import --refused run-1"
+REFUSAL = made_up(KEY.prefix, "run-1/a", "run-1/tandem-refused.json", has_manifest=False)
+ADVICE = "an upload refused and kept it: tandem artifacts import --refused run-1"
 
 
 COMPILE = ("compile it",)
@@ -61,7 +63,7 @@ def faulty(fault):
 
 
 @pytest.mark.parametrize(
-    ("stored", "state", "why", "command"),
+    ("stored_set", "state", "why", "command"),
     [
         (artifact(), "present", (), ()),
         (None, "missing", (), COMPILE),
@@ -71,7 +73,7 @@ def faulty(fault):
             ("held by compile-1 until 2026-11-21 12:00:00 UTC",),
             (),
         ),
-        (REFUSED, "partial", ("nobody writes it, job was the last", TOLD), COMPILE),
+        (REFUSAL, "partial", ("nobody writes it, job was the last", ADVICE), COMPILE),
         (
             artifact(key=replace(KEY, max_num_seqs=9)),
             "damaged",
@@ -96,18 +98,18 @@ def faulty(fault):
         (faulty(InputError("cut off", change="x")), "damaged", ("cut off",), MEND),
     ],
 )
-def test_a_need_has_the_state_of_what_is_stored_and_what_makes_it(stored, state, why, command):
-    found = row(*([stored] if stored else []))
-    assert (found.state, found.why, found.commands) == (state, why, command)
+def test_a_need_has_the_state_of_what_is_stored_and_what_makes_it(stored_set, state, why, command):
+    survey_row = row(*([stored_set] if stored_set else []))
+    assert (survey_row.state, survey_row.why, survey_row.commands) == (state, why, command)
 
 
 def test_a_model_may_say_more_than_is_needed():
-    stored = model({"id": "org/name", "revision": "main", "commit": "abc"})
-    assert row(stored, need=SNAPSHOT).state == "present"
+    stored_set = model({"id": "org/name", "revision": "main", "commit": "abc"})
+    assert row(stored_set, need=SNAPSHOT).state == "present"
 
 
 @pytest.mark.parametrize(
-    ("needs", "stored", "why"),
+    ("needs", "stored_set", "why"),
     [
         ([], model({"id": "org/name", "revision": "main"}), ("no experiment uses this model",)),
         (
@@ -122,22 +124,26 @@ def test_a_model_may_say_more_than_is_needed():
         ),
     ],
 )
-def test_what_nobody_needs_is_stale_and_names_the_nearest_with_the_difference(needs, stored, why):
-    stale = survey_bucket("b", needs, [stored])[-1]
+def test_what_nobody_needs_is_stale_and_names_the_nearest_with_the_difference(
+    needs, stored_set, why
+):
+    stale = survey_bucket("b", needs, [stored_set])[-1]
     assert (stale.state, stale.why, stale.used_by) == ("stale", why, ())
 
 
 def test_what_tandem_did_not_write_is_said_to_be_not_ours():
-    found = made_up(MODEL, "a", whole=False)
-    bare = replace(found, objects=found.objects[:1], lease=None)
-    assert [each.state for each in survey_bucket("b", [], [bare])] == ["not ours"]
+    survey_row = made_up(MODEL, "a", has_manifest=False)
+    bare = replace(survey_row, objects=survey_row.objects[:1], lease=None)
+    assert [survey_row.state for survey_row in survey_bucket("b", [], [bare])] == ["not ours"]
 
 
 def test_needs_come_first_and_what_nobody_needs_after_them():
     stale = replace(KEY, max_num_seqs=2)
-    stored = [artifact(stale.prefix, key=stale), model({"id": "org/name", "revision": "main"})]
+    stored_set = [artifact(stale.prefix, key=stale), model({"id": "org/name", "revision": "main"})]
 
-    assert [each.name for each in survey_bucket("b", [SNAPSHOT, ARTIFACT], stored)] == [
+    assert [
+        survey_row.name for survey_row in survey_bucket("b", [SNAPSHOT, ARTIFACT], stored_set)
+    ] == [
         "org/name@main",
         KEY.name,
         stale.name,

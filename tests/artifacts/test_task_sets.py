@@ -56,10 +56,10 @@ def fetch(bucket, aws, command, tmp_path):  # noqa: ARG001 - aws leads to the en
     """Run `fetch-tasks`; return its exit code and its last line."""
 
     def act(*words):
-        code, said = command(
+        code, lines = command(
             "fetch-tasks", "--bucket", bucket, "--folder", tmp_path / "sets", *words
         )
-        return code, said[-1] if said else None
+        return code, lines[-1] if lines else None
 
     return act
 

@@ -33,8 +33,8 @@ def stored(aws, bucket, tmp_path, monkeypatch, command):  # noqa: ARG001 - aws l
 
 @pytest.fixture
 def verify(bucket, command):
-    return lambda *asked: command(
-        "verify", *(asked or ("--bucket", bucket, "--artifact", KEY.name))
+    return lambda *words: command(
+        "verify", *(words or ("--bucket", bucket, "--artifact", KEY.name))
     )
 
 
@@ -50,27 +50,27 @@ def test_a_whole_set_is_right(verify):
 
 
 @pytest.mark.usefixtures("stored")
-@pytest.mark.parametrize("marked", [True, False], ids=["marked", "unmarked"])
-def test_one_flipped_byte_of_any_file_is_found(store, verify, marked):
+@pytest.mark.parametrize("has_mark", [True, False], ids=["marked", "unmarked"])
+def test_one_flipped_byte_of_any_file_is_found(store, verify, has_mark):
     chance = random.Random(SEED)  # noqa: S311 - no secret
-    found = {}
+    results = {}
     for key in keys_of(store):
         body = bytearray(store.read(key).body)
         head = store.head(key)
         at = chance.randrange(len(body))
         body[at] ^= 1 << chance.randrange(8)
-        marks = {"sha256": head.sha256} if marked else {}
+        marks = {"sha256": head.sha256} if has_mark else {}
         store.client.put_object(Bucket=store.bucket, Key=key, Body=bytes(body), Metadata=marks)
         code, lines = verify()
-        found[key] = (
+        results[key] = (
             code,
             [line["where"] for line in lines if line["level"] == "error" and "where" in line],
         )
     urls = [store.url(key) for key in keys_of(store)]
 
-    assert {key: code for key, (code, _) in found.items()} == dict.fromkeys(found, 1)
+    assert {key: code for key, (code, _) in results.items()} == dict.fromkeys(results, 1)
     # one more each time
-    assert [where for _, where in found.values()] == [urls[: n + 1] for n in range(len(urls))]
+    assert [where for _, where in results.values()] == [urls[: n + 1] for n in range(len(urls))]
 
 
 @pytest.mark.usefixtures("stored")
@@ -124,7 +124,7 @@ def test_a_missing_file_and_one_of_another_size_are_named_with_what_to_do(store,
 
 
 @pytest.mark.usefixtures("stored")
-def test_a_bucket_that_cannot_be_reached_is_no_verdict(proxied, proxy, verify):  # noqa: ARG001
+def test_a_bucket_that_cannot_be_reached_is_no_verdict(proxy_store, proxy, verify):  # noqa: ARG001
     proxy.use(FaultRule(operation="GetObject", path="*/weights/*", fault=DropFault()))
     assert verify()[0] == 3
 
@@ -138,7 +138,7 @@ def test_a_local_artifact_is_held_against_its_key(verify, tmp_path, monkeypatch)
     for name, value in variables().items():
         monkeypatch.setenv(name, value)
     folder = write_artifact(tmp_path / "artifact")
-    whole = verify("--folder", str(folder))[0]
+    first_code = verify("--folder", str(folder))[0]
     (folder / "model.pt").write_bytes(b"PK")
 
-    assert (whole, verify("--folder", str(folder))[0]) == (0, 1)
+    assert (first_code, verify("--folder", str(folder))[0]) == (0, 1)

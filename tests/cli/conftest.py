@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from artifact_fixtures import aws, bucket, clients, endpoint, front, proxied, proxy, store
+from artifact_fixtures import aws, bucket, clients, endpoint, front, proxy, proxy_store, store
 from bench_cli import however_busy, without_page
 from doubles.fault_proxy.proxy import FaultProxy
 from fleet_world import Fleet, write_environment
@@ -16,7 +16,7 @@ from fleet_world import Fleet, write_environment
 from rehearsal.aws import fleet_behavior as knobs
 from rehearsal.aws.endpoint import AwsEndpoint
 
-__all__ = ["aws", "bucket", "clients", "endpoint", "front", "proxied", "proxy", "store"]
+__all__ = ["aws", "bucket", "clients", "endpoint", "front", "proxy", "proxy_store", "store"]
 
 
 @pytest.fixture(autouse=True)

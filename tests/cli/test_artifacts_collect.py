@@ -125,7 +125,7 @@ def test_what_is_freed_is_told_in_bytes_and_money(run, store):
 
 def test_json_is_one_document_with_every_set(run, store):
     put_set(store, STALE, "run")
-    put_lease(store, "artifacts/held-000000000000", held=True)
+    put_lease(store, "artifacts/held-000000000000", is_held=True)
 
     told = json.loads(run("--json")[1])
 
@@ -258,8 +258,8 @@ def test_a_bucket_of_tandems_own_says_for_how_many_days_old_versions_are_paid(
     assert "paid for 12 days more (artifacts.noncurrent_days)" in run()[1]
 
 
-def test_who_may_not_delete_is_told_which_right_is_missing(mine, proxied, proxy, capsys):
-    put_set(proxied, STALE, "run")
+def test_who_may_not_delete_is_told_which_right_is_missing(mine, proxy_store, proxy, capsys):
+    put_set(proxy_store, STALE, "run")
     proxy.use(FaultRule(operation="DeleteObjects", fault=ACCESS_DENIED_FAULT))
 
     code = main(["artifacts", "gc", "--env", ENV, *folders(mine), "--delete"])

@@ -128,9 +128,9 @@ def test_an_environment_that_cannot_be_read_is_told_and_the_list_goes_on(run, mi
 
 
 def test_a_manifest_that_is_denied_is_unread_and_nobody_is_told_to_remove_it(
-    mine, proxied, proxy, capsys
+    mine, proxy_store, proxy, capsys
 ):
-    store_needs(proxied, needed(mine))
+    store_needs(proxy_store, needed(mine))
     proxy.use(
         FaultRule(
             operation="GetObject", path=f"/*/{artifact(mine).prefix}/*", fault=ACCESS_DENIED_FAULT
@@ -155,8 +155,10 @@ def test_a_manifest_that_is_denied_is_unread_and_nobody_is_told_to_remove_it(
     )
 
 
-def test_a_denied_bucket_gives_3_and_names_the_right_that_is_missing(mine, proxied, proxy, capsys):
-    assert proxied
+def test_a_denied_bucket_gives_3_and_names_the_right_that_is_missing(
+    mine, proxy_store, proxy, capsys
+):
+    assert proxy_store
     proxy.use(FaultRule(operation="ListObjectsV2", fault=ACCESS_DENIED_FAULT))
     code = main(["artifacts", "list", "--env", ENV, *folders(mine)])
     assert (code, "s3:ListBucket" in capsys.readouterr().err) == (3, True)

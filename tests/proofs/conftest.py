@@ -26,8 +26,8 @@ from artifact_fixtures import (  # noqa: E402, F401 - fixtures of this folder to
     front,
     impatient,
     module,
-    proxied,
     proxy,
+    proxy_store,
     store,
 )
 
