@@ -169,61 +169,62 @@ class SimulatorServer:
     async def _answer(
         self, request: web.Request, body: bytes, entry: RequestLogEntry
     ) -> web.StreamResponse:
-        settings = self._settings
-        engine = self._engine_loop.engine
         if time.monotonic() < self._ready_s:
             raise VllmApiError("the server is starting", status=503, kind="Service Unavailable")
+        settings = self._settings
         generation_request = read_generation_request(body, APIS[request.path], settings)
         token_budget = settings.max_model_len - generation_request.prompt_tokens
         max_tokens = min(token_budget, generation_request.max_tokens or token_budget)
         plan = plan_response(generation_request, settings, max_tokens)
         fault = select_fault(settings, entry.number, plan.class_)
+
         entry.class_ = plan.class_
         entry.stream = generation_request.stream
         entry.prompt_tokens = generation_request.prompt_tokens
         entry.reasoning_tokens = plan.reasoning_tokens
         entry.fault = fault.kind if fault else None
+
+        if entry.fault == "html":
+            return web.Response(text=SIGN_IN_PAGE, content_type="text/html")
         if fault is not None:
-            if fault.kind in _ERRORS:
-                status, error_type, message = _ERRORS[fault.kind]
-                after_s = fault.retry_after_s if fault.kind == "status_429" else None
-                raise VllmApiError(message, status=status, kind=error_type, retry_after_s=after_s)
-            if fault.kind == "html":
-                return web.Response(text=SIGN_IN_PAGE, content_type="text/html")
-            if fault.kind == "restart":
-                task = asyncio.create_task(self._restart(fault.seconds))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+            raise_error_fault(fault)
             plan = spoil_plan(plan, fault)
-        if (
-            settings.max_queue is not None
-            and not engine.has_room
-            and len(engine.waiting) >= settings.max_queue
-        ):
-            if settings.runtime != "nxdi-v0":
-                self._metrics_page.rejections.inc()
-            raise VllmApiError(
-                "the queue is full: try again later", status=503, kind="Service Unavailable"
-            )
-        kind, fault_tokens = (fault.kind, fault.tokens) if fault else (None, 0)
+        if fault is not None and fault.kind == "restart":
+            task = asyncio.create_task(self._restart(fault.seconds))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._require_room()
+
         frames = ResponseFrames(
             request=generation_request,
             plan=plan,
             settings=settings,
-            counts_usage=kind != "no_usage",
+            counts_usage=entry.fault != "no_usage",
             id=f"{'chatcmpl' if entry.api == 'chat' else 'cmpl'}-{entry.request_id}",
-            model=WRONG_MODEL if kind == "wrong_model" else settings.model,
-            extra_tokens=fault_tokens if kind == "wrong_usage" else 0,
+            model=WRONG_MODEL if entry.fault == "wrong_model" else settings.model,
+            extra_tokens=fault.tokens if fault is not None and fault.kind == "wrong_usage" else 0,
         )
         return await self._generate(
             request, ResponseStream(frames, max_tokens, fault, entry), entry
+        )
+
+    def _require_room(self) -> None:
+        """Refuse a request that finds the batch and the queue full."""
+        engine = self._engine_loop.engine
+        max_queue = self._settings.max_queue
+        if max_queue is None or engine.has_room or len(engine.waiting) < max_queue:
+            return
+        if self._settings.runtime != "nxdi-v0":
+            self._metrics_page.rejections.inc()
+        raise VllmApiError(
+            "the queue is full: try again later", status=503, kind="Service Unavailable"
         )
 
     async def _generate(
         self, request: web.Request, stream: ResponseStream, entry: RequestLogEntry
     ) -> web.StreamResponse:
         plan = stream.frames.plan
-        kind = entry.fault
+        kind = entry.fault  # before the client can go away
         engine_loop = self._engine_loop
         engine_request = EngineRequest(
             entry.number, plan.class_, entry.prompt_tokens, plan.count, entry.accepted_s
@@ -311,6 +312,14 @@ def select_fault(settings: SimulatorSettings, number: int, class_: str) -> Fault
         ):
             return fault
     return None
+
+
+def raise_error_fault(fault: FaultSettings) -> None:
+    """Raise the error answer of a fault that is one; return for any other fault."""
+    if fault.kind in _ERRORS:
+        status, error_type, message = _ERRORS[fault.kind]
+        after_s = fault.retry_after_s if fault.kind == "status_429" else None
+        raise VllmApiError(message, status=status, kind=error_type, retry_after_s=after_s)
 
 
 def spoil_plan(plan: ResponsePlan, fault: FaultSettings) -> ResponsePlan:

@@ -28,7 +28,7 @@ def simulator() -> Iterator[SimulatorThread]:
 
 
 @pytest.fixture
-def started() -> Iterator[Callable[..., SimulatorThread]]:
+def start_simulator() -> Iterator[Callable[..., SimulatorThread]]:
     """Start a simulator of the quick knobs and some others."""
     running: list[SimulatorThread] = []
 

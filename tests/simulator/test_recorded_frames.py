@@ -20,7 +20,7 @@ STREAMS = Path(__file__).parents[1] / "bench" / "streams"
 CASES = sorted(path.stem for path in STREAMS.glob("*.jsonl"))
 # tokens inside a character: the simulator has none
 SPLIT = {name for name in CASES if "split_characters" in name}
-SERVED = {
+SETTINGS = {
     "ngram": SimulatorSettings(
         model="smollm2",
         law="vllm",
@@ -32,12 +32,12 @@ SERVED = {
         classes={"default": PromptClassSettings(acceptance=0.8, output_tokens=34)},
     )
 }
-SERVED["base"] = SERVED["ngram"].model_copy(update={"law": "none", "num_speculative_tokens": 0})
+SETTINGS["base"] = SETTINGS["ngram"].model_copy(update={"law": "none", "num_speculative_tokens": 0})
 
 
 @pytest.fixture(scope="module")
 def simulators() -> Iterator[dict[str, SimulatorThread]]:
-    with SimulatorThread(SERVED["base"]) as base, SimulatorThread(SERVED["ngram"]) as ngram:
+    with SimulatorThread(SETTINGS["base"]) as base, SimulatorThread(SETTINGS["ngram"]) as ngram:
         yield {"base": base, "ngram": ngram}
 
 

@@ -18,13 +18,13 @@ USAGE = {"include_usage": True, "continuous_usage_stats": True}
 
 
 @pytest.fixture
-def meets(started):
+def meets(start_simulator):
     """A simulator whose second request meets a fault; three requests, one after the other."""
 
     def act(
         kind: str, body: dict[str, Any] | None = None, **more: Any
     ) -> tuple[list[Answered], Any]:
-        running = started(faults=(FaultSettings(kind=kind, requests=(2,), **more),))
+        running = start_simulator(faults=(FaultSettings(kind=kind, requests=(2,), **more),))
         answers = [ask(running.url, CHAT, body or chat(stream_options=USAGE)) for _ in range(3)]
         assert until(lambda: len(running.log_entries) == 3)
         return answers, running.log_entries
@@ -148,8 +148,8 @@ def test_garbage_is_no_content_and_as_long_as_the_answer(meets):
     assert truth[1].completion_tokens == truth[0].completion_tokens
 
 
-def test_an_endless_stream_goes_on_beyond_what_was_asked_for(started):
-    running = started(
+def test_an_endless_stream_goes_on_beyond_what_was_asked_for(start_simulator):
+    running = start_simulator(
         faults=(FaultSettings(kind="endless", requests=(1,), tokens=1),),
         step_ms=(0.2,),
         classes={"default": PromptClassSettings(acceptance=1.0, output_tokens=30)},
@@ -162,8 +162,8 @@ def test_an_endless_stream_goes_on_beyond_what_was_asked_for(started):
     assert running.log_entries[0].completion_tokens > 100
 
 
-def test_a_restart_cuts_streams_forgets_counters_and_comes_back(started):
-    running = started(faults=(FaultSettings(kind="restart", requests=(2,), seconds=0.05),))
+def test_a_restart_cuts_streams_forgets_counters_and_comes_back(start_simulator):
+    running = start_simulator(faults=(FaultSettings(kind="restart", requests=(2,), seconds=0.05),))
     before = ask(running.url, CHAT, chat())
     cut = ask(running.url, CHAT, chat(ignore_eos=True))
 

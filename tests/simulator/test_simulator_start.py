@@ -79,7 +79,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
 
 
 @pytest.fixture
-def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+def refuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
     """Start a simulator that ends at once; its code and its one sentence."""
 
     def act(knobs: dict[str, Any], *more: str) -> tuple[int, str]:
@@ -124,28 +124,28 @@ def test_it_ends_with_its_parent(start):
         ({}, "--log", "/nowhere/folder.jsonl", 3, "--log"),
     ],
 )
-def test_what_cannot_be_used_is_told(refused, simulator, knobs, option, value, code, word):
-    status, output = refused(knobs, option, value.format(port=simulator.url.rpartition(":")[2]))
+def test_what_cannot_be_used_is_told(refuse, simulator, knobs, option, value, code, word):
+    status, output = refuse(knobs, option, value.format(port=simulator.url.rpartition(":")[2]))
     assert (status, word in output) == (code, True)
 
 
-def test_a_server_that_starts_answers_nothing_until_its_time(started):
-    soon = started(start_s=0.1).url
-    starting = started(start_s=60.0).url
+def test_a_server_that_starts_answers_nothing_until_its_time(start_simulator):
+    soon = start_simulator(start_s=0.1).url
+    starting = start_simulator(start_s=60.0).url
     assert [ask(starting, path).status for path in ("/health", "/ping")] == [503, 503]
     assert ask(starting, CHAT, chat()).status == 503
     assert until(lambda: ask(soon, "/health").status == 200)
 
 
 @pytest.fixture
-def logged(tmp_path: Path) -> Iterator[tuple[SimulatorThread, Path]]:
+def server_and_log(tmp_path: Path) -> Iterator[tuple[SimulatorThread, Path]]:
     path = tmp_path / "truth.jsonl"
     with SimulatorThread(SimulatorSettings(**{**QUICK, "step_ms": (1.0,)}), path) as running:
         yield running, path
 
 
-def test_a_line_has_the_fields_that_others_rely_on(logged):
-    simulator, path = logged
+def test_a_line_has_the_fields_that_others_rely_on(server_and_log):
+    simulator, path = server_and_log
     ask(simulator.url, CHAT, chat(max_tokens=5), {"X-Request-Id": "mine"})
     assert until(lambda: path.read_bytes().count(b"\n") == 2)
     line = json.loads(path.read_text().splitlines()[1])
@@ -165,8 +165,8 @@ def test_a_line_has_the_fields_that_others_rely_on(logged):
     assert line["bursts"][0][0] >= line["accepted_s"]
 
 
-def test_whoever_is_served_when_it_ends_is_cut_and_logged(logged):
-    simulator, path = logged
+def test_whoever_is_served_when_it_ends_is_cut_and_logged(server_and_log):
+    simulator, path = server_and_log
     answers: list[Answered] = []
 
     def client(stream: bool) -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +16,6 @@ from tandem.simulator.response_plan import ResponsePlan, plan_response
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 from tandem.simulator.text_generator import END_ID, generate_text, split_pieces, token_id
 
-ROOT = Path(__file__).parents[2]
 PROMPT = Prompt(id="p", class_="default", prompt="Say something.")
 
 
@@ -62,25 +58,13 @@ def test_the_text_is_the_same_on_every_arm(second):
     assert script(second).tokens == script().tokens
 
 
-def test_the_text_is_the_same_in_another_process():
-    code = (
-        "import itertools; from tandem.simulator.text_generator import generate_text; "
-        "print(''.join(itertools.islice(generate_text('k'), 60)))"
-    )
-    there = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-
-    assert there.rstrip("\n") == "".join(itertools.islice(generate_text("k"), 60))
-
-
 def test_a_seed_changes_the_text_above_temperature_0_alone():
     assert shown(script(seed=1)) == shown(script(seed=2))
     assert shown(script(seed=1, temperature=1.0)) != shown(script(seed=2, temperature=1.0))
     assert shown(script(seed=1, temperature=1.0)) == shown(script(seed=1, temperature=1.0))
 
 
-@pytest.mark.parametrize("tokens", [1, 2, 5, 128, 600])
+@pytest.mark.parametrize("tokens", [1, 2, 128])
 def test_an_answer_ends_at_the_length_of_its_class(tokens):
     answer = script(of_length(tokens))
     assert (len(answer.tokens), answer.finish_reason, answer.tokens[-1].id) == (
@@ -162,14 +146,14 @@ def test_the_first_class_that_a_prompt_matches_is_its():
     assert script(knobs, messages=[{"role": "user", "content": "Well"}]).class_ == "default"
 
 
-@pytest.mark.parametrize("tokens", [40, 128, 600])
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("tokens", [40, 600])
+@pytest.mark.parametrize("number", range(5))
 def test_the_content_check_calls_the_prose_content(number, tokens):
     answer = script(of_length(tokens), messages=[{"role": "user", "content": f"Question {number}"}])
     assert check_content(PROMPT, shown(answer), "stop") == "ok"
 
 
-@pytest.mark.parametrize("tokens", [20, 128, 600])
+@pytest.mark.parametrize("tokens", [20, 600])
 def test_a_class_of_json_answers_json(tokens):
     answer = script(of_length(tokens, form="json"))
 

@@ -69,16 +69,6 @@ def test_a_stream_says_the_same_text_as_the_whole_answer(simulator, path):
     )
 
 
-def test_the_whole_answer_counts_what_the_log_says(simulator):
-    headers = named()
-    usage = ask(simulator.url, CHAT, chat(stream=False), headers).json["usage"]
-    truth = truth_of(simulator, headers)
-    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (
-        truth.prompt_tokens,
-        truth.completion_tokens,
-    )
-
-
 def test_completions_without_a_limit_give_16_tokens(simulator):
     answers = ask(simulator.url, PLAIN, {"prompt": "Say something.", "temperature": 0}).json
     assert answers["usage"]["completion_tokens"] == 16
@@ -228,13 +218,15 @@ def test_every_answer_says_that_it_is_simulated(simulator, path, body):
     assert ask(simulator.url, path, body).headers["x-tandem-simulated"] == "1"
 
 
-def test_the_model_and_its_length_are_the_knobs(started):
-    card = ask(started(model="org/name", max_model_len=777).url, "/v1/models").json["data"][0]
+def test_the_model_and_its_length_are_the_knobs(start_simulator):
+    card = ask(start_simulator(model="org/name", max_model_len=777).url, "/v1/models").json["data"][
+        0
+    ]
     assert (card["id"], card["max_model_len"]) == ("org/name", 777)
 
 
-def test_a_full_queue_is_refused_with_503(started):
-    busy = started(max_num_seqs=1, max_queue=1, step_ms=(20.0,))
+def test_a_full_queue_is_refused_with_503(start_simulator):
+    busy = start_simulator(max_num_seqs=1, max_queue=1, step_ms=(20.0,))
     for count in (1, 2):
         threading.Thread(
             target=ask, args=(busy.url, CHAT, chat(ignore_eos=True)), daemon=True
@@ -246,16 +238,10 @@ def test_a_full_queue_is_refused_with_503(started):
     assert 'admission_rejections_total{model_name="m",reason="max_num_queued_reqs"} 3.0' in page
 
 
-def test_who_goes_away_gives_its_place_to_the_next(started):
-    busy = started(max_num_seqs=1, step_ms=(20.0,))
+def test_who_goes_away_gives_its_place_to_the_next(start_simulator):
+    busy = start_simulator(max_num_seqs=1, step_ms=(20.0,))
     ask(busy.url, CHAT, chat(ignore_eos=True), most_bytes=600)
 
     assert ask(busy.url, CHAT, chat(max_tokens=3)).status == 200
     assert until(lambda: [entry.fault for entry in busy.log_entries] == ["gone", None])
     assert 'finished_reason="abort",model_name="m"} 1.0' in ask(busy.url, "/metrics").body.decode()
-
-
-def test_a_broken_engine_keeps_nobody_waiting(started):
-    running = started()
-    running._server._engine_loop.engine.begin = None
-    assert ask(running.url, CHAT, chat()).broken
