@@ -76,8 +76,8 @@ def run(options: argparse.Namespace) -> int:
         log_event("unproven", level="warning", artifact=key.name, sentence=sentence)
     if os.access(options.stored, os.W_OK):
         change = (
-            "mount it with readOnly: a server that misses a file would compile into the store of"
-            " all others"
+            "mount it with readOnly: a server that misses a"
+            " file would compile into the store of all others"
         )
         log_event(
             "the stored artifact is mounted writable",

@@ -144,8 +144,8 @@ class HubSnapshot:
             )
             problem = f"the model is gated and {reason}"
             change = (
-                f"accept the licence at {self.page} with the token's own account, wait for its"
-                " approval, store "
+                f"accept the licence at {self.page} with the token's own account,"
+                " wait for its approval, store "
             )
             change += (
                 "a token that may read gated models in the environment's secret"
@@ -278,8 +278,8 @@ class HubSnapshot:
             )
             path.unlink()
         problem = (
-            f"{MAX_FETCHES} times the bytes of {entry.path} were not those of the checksum that the"
-            " hub lists"
+            f"{MAX_FETCHES} times the bytes of {entry.path}"
+            " were not those of the checksum that the hub lists"
         )
         raise ExternalError(
             problem,
@@ -485,8 +485,8 @@ def read_token(name: str) -> str:
         is_input = error_code(error) in {"ResourceNotFoundException", "InvalidRequestException"}
         problem = f"the secret cannot be read: {explain_fault(error, 'GetSecretValue').problem}"
         change = (
-            "create or restore it with the hub's token, or declare its right name;"
-            " allow this pod's role "
+            "create or restore it with the hub's token,"
+            " or declare its right name; allow this pod's role "
         )
         change += "secretsmanager:GetSecretValue on it, and kms:Decrypt where the key is your own"
         raise (InputError if is_input else ExternalError)(

@@ -32,8 +32,8 @@ from tandem.errors import StaleError, TandemError
 MAX_FAULTS = 12  # faults that a message names; the rest is counted
 ENTRY_PATTERN = re.compile(r"MODULE_.*|[0-9a-f]{32,}")
 NATIVE_NOTE = (
-    "that a second server starts from this cache root without compiling is shown only by one"
-    " that has"
+    "that a second server starts from this cache root"
+    " without compiling is shown only by one that has"
 )
 CONFIG = "neuron_config.json"
 GRAPH = "model.pt"
@@ -122,8 +122,8 @@ def inspect_artifact(
     graphs = find_graphs(cache) if cache is not None else ()
     faults += [f"{graph.folder}: {graph.reason}" for graph in graphs if graph.state == "failed"]
     notes = [
-        f"that the {field} is {model} is said by whoever brought it; the artifact names"
-        f" {path or 'none'}"
+        f"that the {field} is {model} is said by whoever brought it;"
+        f" the artifact names {path or 'none'}"
         for field, path, model in _find_model_folders(
             {} if isinstance(config, str) else config, key
         ).values()
@@ -221,8 +221,8 @@ def config_differences(config: Mapping[str, Any], key: ArtifactKey) -> Iterator[
         yield f"mode: artifact {mode}, deployment {key.mode} ({CONFIG})"
     if has_draft != bool(key.draft):
         yield (
-            f"draft: artifact {'one' if has_draft else 'none'}, deployment {key.draft or 'none'}"
-            f" ({CONFIG})"
+            f"draft: artifact {'one' if has_draft else 'none'},"
+            f" deployment {key.draft or 'none'} ({CONFIG})"
         )
     mismatches: dict[str, list[str]] = {}
     for path, (field, expected) in build_expected_settings(key).items():
@@ -318,8 +318,8 @@ def _find_weight_faults(folder: Path, ranks: int) -> Iterator[str]:
     missing = [name for name in names if name not in present]
     if missing:
         yield (
-            f"{folder / missing[0]}: it is missing ({len(missing)} of {ranks} ranks have no"
-            " weights)"
+            f"{folder / missing[0]}:"
+            f" it is missing ({len(missing)} of {ranks} ranks have no weights)"
         )
     for name in sorted(present - set(names)):
         yield f"{folder / name}: no rank of {ranks} has this name"

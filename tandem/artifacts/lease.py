@@ -129,8 +129,8 @@ class WriteLease:
         if self._is_lost:
             change = "nothing more was written; run again, it goes on where this run ended"
             problem = (
-                f"the lease was lost: it could not be renewed within {self._ttl_s:g} s, or another"
-                " writer has it"
+                "the lease was lost: it could not be renewed within"
+                f" {self._ttl_s:g} s, or another writer has it"
             )
             raise LeaseConflictError(problem, where=self._store.url(self._key), change=change)
 
@@ -257,8 +257,8 @@ def _acquire_lease(
             problem = f"it is held by {state.holder} until {state.ends_at:%Y-%m-%dT%H:%M:%SZ}"
             command = quote_command("aws", "s3", "rm", url)
             change = (
-                "that job does the same work: wait for it; one that fails frees its lease. If its"
-                " pod was killed "
+                "that job does the same work: wait for it;"
+                " one that fails frees its lease. If its pod was killed "
             )
             change += f"for good, run again after that time, or remove the lease ({command})"
             raise LeaseConflictError(problem, where=url, change=change)

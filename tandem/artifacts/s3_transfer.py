@@ -121,8 +121,8 @@ class _HashReader:
         self._hash.update(piece)
         if (size < 0 or not piece) and self._hash.hexdigest() != self._sha256:
             problem = (
-                f"its content is not what was announced (SHA-256 {self._sha256}),"
-                " so nothing was stored"
+                "its content is not what was announced (SHA-256"
+                f" {self._sha256}), so nothing was stored"
             )
             change = (
                 "make sure that nothing writes to it and that the disk is sound, then run again"

@@ -150,8 +150,8 @@ def select_tensor_files(names: Collection[str], index: bytes | None, where: str)
     if SINGLE_FILE_NAME in root_files or len(root_files) == 1:
         return (SINGLE_FILE_NAME,) if SINGLE_FILE_NAME in root_files else (root_files[0],)
     problem = (
-        f"the snapshot has {len(root_files)} safetensors files and no {INDEX_NAME}, so nothing can"
-        " serve it"
+        f"the snapshot has {len(root_files)} safetensors files"
+        f" and no {INDEX_NAME}, so nothing can serve it"
     )
     raise InputError(
         problem,

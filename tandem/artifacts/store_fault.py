@@ -106,8 +106,8 @@ def convert_error(error: BaseException, operation: str, bucket: str, key: str) -
             " or run as a role that has it (docs/artifacts.md, Rights)"
         )
         change += (
-            "; a bucket policy that denies, as one that asks for an encryption key, is the owner's"
-            " to change"
+            "; a bucket policy that denies, as one that asks"
+            " for an encryption key, is the owner's to change"
         )
         return ExternalError(fault.problem, where=where, change=change)
     if error_code(error) in {"NoSuchKey", "404"}:

@@ -175,8 +175,8 @@ class ArtifactUpload:
             )
             command = quote_command("tandem", "artifacts", "import", *words)
             change = (
-                f"no server finds what is kept there; if it is no fault, take it in: {command};"
-                " else compile again"
+                "no server finds what is kept there; if it is no fault,"
+                f" take it in: {command}; else compile again"
             )
             raise StaleError(format_faults(faults), where=f"{store.url(folder)}/", change=change)
         where = store.url(sets.manifest_key(key.prefix))
@@ -227,8 +227,8 @@ def _require_outcome(work: Path) -> CompileOutcome:
             else "nothing says that a compile ended well"
         )
         change = (
-            "see the log of the compile container; `tandem artifacts import` takes in an artifact"
-            " from elsewhere"
+            "see the log of the compile container;"
+            " `tandem artifacts import` takes in an artifact from elsewhere"
         )
         raise InputError(problem, where=str(work / OUTCOME_NAME), change=change)
     return outcome

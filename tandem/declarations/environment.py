@@ -141,8 +141,8 @@ class BucketSettings(SpecRecord):
     kms_key_arn: KmsKeyArn | None = Field(
         None,
         description=(
-            "key of yours that encrypts the bucket; its policy must admit this account's IAM; "
-            "null: S3's own keys"
+            "key of yours that encrypts the bucket;"
+            " its policy must admit this account's IAM; null: S3's own keys"
         ),
     )
     noncurrent_days: int = Field(
@@ -188,8 +188,8 @@ class CapacitySettings(SpecRecord):
     reservation_id: ReservationId | None = Field(
         None,
         description=(
-            f"the Capacity Block or reservation; null or {PLACEHOLDER_RESERVATION_ID}: no Fleet"
-            " stack yet"
+            "the Capacity Block or reservation;"
+            f" null or {PLACEHOLDER_RESERVATION_ID}: no Fleet stack yet"
         ),
     )
     zone: ZoneId = Field(description="zone id of the nodes, for a reservation the one it lies in")

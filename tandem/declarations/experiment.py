@@ -107,8 +107,8 @@ class CompileSettings(SpecRecord):
     where: Literal["device", "cpu"] = Field(
         "device",
         description=(
-            "device: on the claimed devices; cpu: on a node that you label for it, unproven on"
-            " every runtime"
+            "device: on the claimed devices; cpu:"
+            " on a node that you label for it, unproven on every runtime"
         ),
     )
     cpu: int | None = Field(
@@ -168,8 +168,8 @@ class QualityTask(SpecRecord):
     sha256: Digest | None = Field(
         None,
         description=(
-            "of the task set, as `tandem artifacts stage-task` prints it; null:"
-            " the 400 sums of ours"
+            "of the task set, as `tandem artifacts stage-task` prints it;"
+            " null: the 400 sums of ours"
         ),
     )
     items: int = Field(
@@ -183,8 +183,8 @@ class QualityTask(SpecRecord):
         None,
         min_length=1,
         description=(
-            "field of lm-eval's documents that names an item's group; null: `group`, if they"
-            " have it"
+            "field of lm-eval's documents that names an item's group;"
+            " null: `group`, if they have it"
         ),
     )
 

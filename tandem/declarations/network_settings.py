@@ -78,8 +78,8 @@ class ExistingNetwork(SpecRecord):
     subnets: tuple[ExistingSubnet, ...] = Field(
         min_length=2,
         description=(
-            "private subnets, in at least two zones; all that is no accelerator stays in the first"
-            " two zones"
+            "private subnets, in at least two zones;"
+            " all that is no accelerator stays in the first two zones"
         ),
     )
     control_plane_subnets: tuple[ExistingSubnet, ...] | None = Field(

@@ -70,8 +70,8 @@ class KubernetesMinor(SpecRecord):
     standard_support_ends: DataFigure[date | None]
     ami_releases: dict[str, DataFigure[str | None]] = Field(
         description=(
-            "AL2023_x86_64_NEURON release version to its Neuron kernel driver; null: no source"
-            " states it"
+            "AL2023_x86_64_NEURON release version to its Neuron kernel driver;"
+            " null: no source states it"
         )
     )
     addons: dict[str, DataFigure[str | None]] = Field(

@@ -23,8 +23,8 @@ _BLOCKS = "awsdocs/amazon-eks-user-guide latest/ug/ml/capacity-blocks-mng.adoc"
 _BLOCK_DURATIONS = "docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-purchase.html"
 _EXAMPLES = "docs.aws.amazon.com/IAM/latest/UserGuide: example accounts"
 _CLUSTER_ZONES = (
-    "awsdocs/amazon-eks-user-guide@101184ec latest/ug/networking/network-reqs.adoc,"
-    " subnets for clusters"
+    "awsdocs/amazon-eks-user-guide@101184ec"
+    " latest/ug/networking/network-reqs.adoc, subnets for clusters"
 )
 ZONES_WITHOUT_EKS = ("use1-az3", "usw1-az2", "cac1-az3")
 _BUDGET_STOP = "Tandem's own: the budget alarm would stop the run; it counts instances alone"
@@ -121,8 +121,8 @@ def _find_zone_without_subnet(context: EnvironmentContext) -> Iterable[RuleFindi
         key = "network.zones" if context.environment.network.kind == "new" else "network.subnets"
         got = f"{zone}, which has no subnet"
         change = (
-            f"add {zone} to {key} as the last: the first two zones are the cluster's, and nothing"
-            " of it moves"
+            f"add {zone} to {key} as the last:"
+            " the first two zones are the cluster's, and nothing of it moves"
         )
         yield RuleFinding("capacity.zone", got, join_values(zones), change)
 
@@ -141,8 +141,8 @@ def _find_unoffered_system_type(context: EnvironmentContext) -> Iterable[RuleFin
             f" {join_values(figure.value)}"
         )
         change = (
-            f"{_ask_account(context)}, or name one of these zones among the first two of the"
-            " network"
+            f"{_ask_account(context)}, or name one of these"
+            " zones among the first two of the network"
         )
         source = figure
         yield RuleFinding("cluster.system_nodes.instance_type", got, legal, change, source)
@@ -269,8 +269,8 @@ def _find_small_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
     budget_usd = compute_budget_usd(context.environment)
     if budget_usd < run_usd:
         legal = (
-            f"at least {run_usd:.2f}: {guard.max_hours} hours of {capacity.nodes} {capacity.kind}"
-            " nodes"
+            f"at least {run_usd:.2f}: {guard.max_hours} hours"
+            f" of {capacity.nodes} {capacity.kind} nodes"
         )
         hours = int(budget_usd / (run_usd / guard.max_hours))
         change = f"raise it, or write max_hours: {hours}" if hours else "raise it"
@@ -287,8 +287,8 @@ def _find_manual_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
         got = f"{environment.region}, where CloudFormation makes no budget"
         legal = f"a budget {names.budget_name(environment)} that you made by hand"
         change = (
-            "make it once (docs/runbook.md#a-budget-by-hand); until then two paths stop the fleet,"
-            " not three"
+            "make it once (docs/runbook.md#a-budget-by-hand);"
+            " until then two paths stop the fleet, not three"
         )
         yield RuleFinding("region", got, legal, change)
 
@@ -300,8 +300,8 @@ def _find_unknown_billing_code(context: EnvironmentContext) -> Iterable[RuleFind
     codes = context.catalogue.offerings.billing_codes
     if region not in codes:
         got = (
-            f"{region}, whose billing code is not known: the budget also counts what runs while it"
-            " is parked"
+            f"{region}, whose billing code is not known:"
+            " the budget also counts what runs while it is parked"
         )
         change = (
             "raise guard.budget_usd by what a month costs parked: `tandem show` has the sum, and"

@@ -89,8 +89,8 @@ def _find_small_compile_memory(context: ExperimentContext) -> Iterable[RuleFindi
         kind = "" if own else ", the memory of a server,"
         got = f"{memory}{kind} to compile a target of {parameters:.0f} B parameters"
         legal = (
-            f"{LARGE_COMPILE_GIB} or more from {LARGE_TARGET_B} B, where the node has it; no figure"
-            " is published"
+            f"{LARGE_COMPILE_GIB} or more from {LARGE_TARGET_B} B,"
+            " where the node has it; no figure is published"
         )
         change = (
             f"write memory_gib: {LARGE_COMPILE_GIB},"
@@ -137,13 +137,13 @@ def _find_waiting_compiles(context: HostingContext) -> Iterable[RuleFinding]:
         share = getattr(experiment.compile, name) or getattr(experiment.serving, name)
         if share <= limit < share * count:
             got = (
-                f"{share}, of a node's {limit}, for each of {count} compiles that its devices admit"
-                " at once"
+                f"{share}, of a node's {limit},"
+                f" for each of {count} compiles that its devices admit at once"
             )
             legal = f"at most {limit // count}, or no more than {limit // share} compiles at once"
             change = (
-                "create as many of the Jobs, and the next when one has ended: a deadline runs from"
-                " the start"
+                "create as many of the Jobs, and the next when one has ended:"
+                " a deadline runs from the start"
             )
             yield context.find(
                 f"compile.{name}", got, legal, change, context.instance.allocatable_cpu_m

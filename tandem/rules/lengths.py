@@ -42,8 +42,8 @@ def _find_short_length(context: ExperimentContext) -> Iterable[RuleFinding]:
     missing = prompt + output + window - length
     if missing > 0:
         legal = (
-            f"at least {length + missing}: prompt {prompt}, output {output}, largest window"
-            f" {window}"
+            f"at least {length + missing}: prompt {prompt},"
+            f" output {output}, largest window {window}"
         )
         change = f"write {-(-(length + missing) // TILE) * TILE}, or a lower max_output_tokens"
         yield RuleFinding("serving.max_model_len", str(length), legal, change)
@@ -164,8 +164,8 @@ def _find_indivisible_prefill(context: ExperimentContext) -> Iterable[RuleFindin
     indivisible = [length for length in lengths if length % serving.tensor_parallel_size]
     if tuning.sequence_parallel_enabled and indivisible:
         got = (
-            f"true with a prefill of {indivisible[0]} tokens over {serving.tensor_parallel_size}"
-            " ranks"
+            f"true with a prefill of {indivisible[0]} tokens"
+            f" over {serving.tensor_parallel_size} ranks"
         )
         legal = "prefill lengths that the TP degree divides"
         yield RuleFinding(_PARALLEL, got, legal, "write false, or other lengths")

@@ -316,8 +316,8 @@ def _find_missing_output_matrix(context: ArmContext) -> Iterable[RuleFinding]:
     draft, _ = context.pair
     if context.runtime.versions.nxdi.value is not None and context.variant.mode == "eagle":
         legal = (
-            "a head whose files hold the target's output matrix (lm_head), which published heads"
-            " leave out"
+            "a head whose files hold the target's output matrix (lm_head),"
+            " which published heads leave out"
         )
         change = "copy lm_head from the target into the head's files before they are staged"
         yield RuleFinding(

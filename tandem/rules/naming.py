@@ -51,8 +51,8 @@ _EXAMPLES = "docs.aws.amazon.com/IAM/latest/UserGuide: example accounts"
 _OBJECT_NAMES = "kubernetes.io/docs/concepts/overview/working-with-objects/names"
 _RESOURCE_NAMES = "S3 and EKS API references: bucket 63, cluster 100, node group 63"
 _FOLDERS = (
-    "charts/tree.py: manifests/<environment>/gitops, people, runner; tandem/monitoring: dashboards"
-    " machine, money"
+    "charts/tree.py: manifests/<environment>/gitops, people,"
+    " runner; tandem/monitoring: dashboards machine, money"
 )
 _ALARM_NAMES = "tandem/declarations/names.py: the second word of a composite alarm's name"
 _BUCKET_NAMES = "docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html"
@@ -228,8 +228,8 @@ def _find_folder_collision(context: ExperimentContext) -> Iterable[RuleFinding]:
     name = context.experiment.name
     if name in FOLDER_NAMES:
         legal = (
-            "a name that no folder of manifests/<environment>/ and no dashboard of an"
-            " environment has"
+            "a name that no folder of manifests/<environment>/"
+            " and no dashboard of an environment has"
         )
         yield RuleFinding("name", repr(name), legal, "rename the file")
 

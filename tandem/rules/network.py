@@ -32,8 +32,8 @@ _EKS = "docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"
 _CLOSED = "awsdocs/amazon-eks-user-guide latest/ug/clusters/private-clusters.adoc"
 _ENDPOINT = "EKS API Reference, VpcConfigRequest publicAccessCidrs"
 _ADMIN = (
-    "EKS API Reference, CreateAccessConfigRequest bootstrapClusterCreatorAdminPermissions,"
-    " rendered false"
+    "EKS API Reference, CreateAccessConfigRequest"
+    " bootstrapClusterCreatorAdminPermissions, rendered false"
 )
 _ENTRIES = "docs.aws.amazon.com/eks/latest/userguide/creating-access-entries.html"
 _PARTITIONS = (

@@ -58,8 +58,8 @@ def _find_idle_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
     cores = context.logical_cores()
     if degree < cores:
         got = (
-            f"{degree}: {cores - degree} of {cores} logical cores ({1 - degree / cores:.0%})"
-            " stay idle"
+            f"{degree}: {cores - degree} of {cores} logical"
+            f" cores ({1 - degree / cores:.0%}) stay idle"
         )
         change = f"write {cores}, or fewer devices where they hold this degree"
         yield RuleFinding(_DEGREE, got, f"{cores} uses all", change)
@@ -137,8 +137,8 @@ def _find_unbindable_degree(context: HostingContext) -> Iterable[RuleFinding]:
     counts = context.instance.device_counts
     if devices < serving.devices and degree > cores:
         legal = (
-            f"at most {cores}: a {context.instance_name} binds {devices} devices of {per_device}"
-            " logical cores"
+            f"at most {cores}: a {context.instance_name} binds"
+            f" {devices} devices of {per_device} logical cores"
         )
         change = f"host an experiment with tensor_parallel_size: {cores}, or another instance type"
         yield context.find(_DEGREE, degree, legal, change, counts)
@@ -170,8 +170,8 @@ def _find_missing_group(context: HostingContext) -> Iterable[RuleFinding]:
         got = f"{group or 'null'} for {devices} devices"
         legal = f"the smallest group that holds them: {fitting}"
         change = (
-            f"write device_group: {fitting}; devices taken anywhere are not neighbours, and split"
-            " both halves"
+            f"write device_group: {fitting};"
+            " devices taken anywhere are not neighbours, and split both halves"
         )
         yield context.find("serving.device_group", got, legal, change, groups)
 

@@ -13,8 +13,8 @@ from tandem.shell_command import quote_command
 
 BY_HAND = "stage them by hand, `python -m tandem.artifacts stage --from DIR`, which asks no hub"
 BUILD_ELSEWHERE = (
-    "write builds_in_vpc: false, for builds in AWS's own network; what you pushed by hand is not"
-    " built (docs/image.md)"
+    "write builds_in_vpc: false, for builds in AWS's own network;"
+    " what you pushed by hand is not built (docs/image.md)"
 )
 
 _SUPPORT = "docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html"
@@ -172,8 +172,8 @@ def _find_old_driver(context: HostingContext) -> Iterable[RuleFinding]:
     own_driver = versions.driver.value
     name = context.runtime.name
     got = (
-        f"{name}, whose SDK {versions.sdk.value} came with driver {own_driver}, on node image"
-        f" {release}"
+        f"{name}, whose SDK {versions.sdk.value} came with"
+        f" driver {own_driver}, on node image {release}"
     )
     got += f" with driver {driver}" if driver else ", whose driver is not known"
     legal = f"driver {own_driver} or newer; with an older one it is unproven"
@@ -205,8 +205,8 @@ def _find_ending_support(context: ExperimentContext) -> Iterable[RuleFinding]:
             "tandem", "migrate", context.experiment.name, "--runtime", *supported[:1]
         )
         got = (
-            f"{context.experiment.runtime}, which {ends.value} ends support for; the way out:"
-            f" {command}"
+            f"{context.experiment.runtime},"
+            f" which {ends.value} ends support for; the way out: {command}"
         )
         change = "see what the move changes and what is lost, then add --write"
         yield RuleFinding("runtime", got, join_values(supported), change, ends)
@@ -222,8 +222,8 @@ def _find_kubectl_skew(context: EnvironmentContext) -> Iterable[RuleFinding]:
         got = f'"{version}", delivered by kubectl {kubernetes.kubectl.value}'
         source = kubernetes.kubectl
         change = (
-            "move the kubectl layer in pyproject.toml, stacks/kubectl.py and kubernetes.yaml, then"
-            " `make lock`"
+            "move the kubectl layer in pyproject.toml,"
+            " stacks/kubectl.py and kubernetes.yaml, then `make lock`"
         )
         yield RuleFinding(
             "cluster.kubernetes", got, "a minor at most one from kubectl's", change, source
@@ -235,13 +235,13 @@ def _find_privileged_pods(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """No namespace is of pod security `privileged`."""
     if context.environment.serving.capabilities == "neuron":
         got = (
-            "neuron: SYS_ADMIN and IPC_LOCK in namespaces of pod security `privileged`, which"
-            " refuses no pod"
+            "neuron: SYS_ADMIN and IPC_LOCK in namespaces of"
+            " pod security `privileged`, which refuses no pod"
         )
         legal = "none or runtime-default, until a node has shown that a server needs more"
         change = (
-            "write none; after a failure that names a missing capability runtime-default, and"
-            " neuron last"
+            "write none; after a failure that names a missing"
+            " capability runtime-default, and neuron last"
         )
         yield RuleFinding("serving.capabilities", got, legal, change)
 
@@ -295,8 +295,8 @@ def _find_missing_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]:
         got = "no mirrors with network.nat none"
         legal = f"a mirror for each of {join_values(hosts)}"
         change = (
-            "add mirrors in private ECR, or another way out of the VPC: these registries have no"
-            " VPC endpoint"
+            "add mirrors in private ECR, or another way out of the VPC:"
+            " these registries have no VPC endpoint"
         )
         yield RuleFinding("registry_mirrors", got, legal, change)
 
@@ -311,12 +311,12 @@ def _find_unseeded_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]
     ]
     if context.is_closed() and mirrors:
         legal = (
-            "mirrors that hold every image: a pull-through cache fetches nothing for a VPC without"
-            " a way out"
+            "mirrors that hold every image:"
+            " a pull-through cache fetches nothing for a VPC without a way out"
         )
         change = (
-            f"run what `tandem images {context.environment.name} --seed` prints, where the internet"
-            " is reached"
+            f"run what `tandem images {context.environment.name}"
+            " --seed` prints, where the internet is reached"
         )
         yield RuleFinding(
             "registry_mirrors", f"{join_values(mirrors)} with network.nat none", legal, change
@@ -346,8 +346,8 @@ def _find_unreachable_sources(context: EnvironmentContext) -> Iterable[RuleFindi
         yield RuleFinding("package_index", got, legal, f"name one, or {BUILD_ELSEWHERE}")
     if LLMPERF in list_hosted_images(context.experiments):
         got = (
-            "true with network.nat none and an experiment under llmperf, whose image has parts of"
-            " GitHub and npm"
+            "true with network.nat none and an experiment under llmperf,"
+            " whose image has parts of GitHub and npm"
         )
         yield RuleFinding(
             "builds_in_vpc", got, "false, or another way out of the VPC", BUILD_ELSEWHERE
@@ -362,8 +362,8 @@ def _find_missing_token(context: HostingContext) -> Iterable[RuleFinding]:
         ids = join_values(model.id for model in models)
         got = f"{context.experiment.name!r}, whose {ids} the hub gives to a token only"
         change = (
-            "put a token into a secret of Secrets Manager and write its name in hub.token_secret,"
-            f" or {BY_HAND}"
+            "put a token into a secret of Secrets Manager"
+            f" and write its name in hub.token_secret, or {BY_HAND}"
         )
         legal = "hub.token_secret, where models are gated"
         source = models[0].gated

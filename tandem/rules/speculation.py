@@ -24,8 +24,8 @@ MAX_CDK_VARIANTS = 30
 _MODES = f"{DATA}/runtimes, modes"
 _OWN = "Tandem's own: what an experiment is"
 _TEMPLATE_SIZE = (
-    "docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html: a"
-    " template's size"
+    "docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html:"
+    " a template's size"
 )
 _POD_NAMES = "kubernetes.io/docs/concepts/overview/working-with-objects/names"
 RULES = RuleList()
@@ -203,8 +203,8 @@ def _find_task_faults(context: ExperimentContext) -> Iterable[RuleFinding]:
     for index, task in enumerate(context.experiment.quality):
         if task.sha256 is None and task.name != OWN_TASK_NAME:
             change = (
-                f"stage the set, then write the digest: tandem artifacts stage-task {task.name}"
-                " --env NAME"
+                "stage the set, then write the digest:"
+                f" tandem artifacts stage-task {task.name} --env NAME"
             )
             yield RuleFinding(
                 f"quality[{index}].sha256", "nothing", "the SHA-256 of the task set", change

@@ -279,8 +279,8 @@ class CompileDriver:
         log_event("healthy", url=self.options.until_healthy, grace_s=grace_s)
         if not group.terminate(grace_s, whole_group=False):
             reason = (
-                f"the server was killed because it did not end within {grace_s:g} s of being"
-                " asked to"
+                "the server was killed because it did not"
+                f" end within {grace_s:g} s of being asked to"
             )
             self.outcome.unproven.append(f"{reason}: what it writes at its end may be missing")
             log_event("the server does not end", level="warning", grace_s=grace_s)

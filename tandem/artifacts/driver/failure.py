@@ -39,8 +39,8 @@ _REFUSAL = (
     " compare with the runtime's release, correct the experiment"
 )
 _EMPTY = (
-    "the program calls itself done and left nothing: compare the artifact's folder in its arguments"
-    " with --output"
+    "the program calls itself done and left nothing:"
+    " compare the artifact's folder in its arguments with --output"
 )
 _TOO_LARGE = (
     "the model does not fit into the devices' memory: lower serving.max_num_seqs or"
