@@ -10,17 +10,14 @@ import contextlib
 import difflib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tandem.artifacts.manifest import MANIFEST_NAME, parse_manifest
 from tandem.declarations.artifact_key import ArtifactKey
 from tandem.errors import InputError, convert_os_errors
-
-if TYPE_CHECKING:
-    from tandem.artifacts.inventory import StoredSet
 
 Differences = Mapping[str, tuple[object, object]]
 
@@ -142,19 +139,3 @@ def read_key_side(path: Path) -> KeySide:
             return KeySide(name=name, fields=fields, where=str(file))
     manifest = parse_manifest(body, str(file))
     return KeySide(name=manifest.name, fields=manifest.fields, where=str(file))
-
-
-def list_artifact_sides(stored_sets: Sequence[StoredSet], url: str) -> Iterator[KeySide]:
-    """Yield the key of every stored artifact whose manifest can be read.
-
-    Raises:
-        ExternalError: S3 did not return one of the manifests.
-    """
-    from tandem.artifacts.inventory import find_read_fault  # noqa: PLC0415 - boto3
-
-    if fault := find_read_fault(stored_sets):
-        raise fault
-    for stored_set in stored_sets:
-        if stored_set.kind == "artifact" and stored_set.manifest is not None:
-            where = f"{url}{stored_set.manifest_key}"
-            yield KeySide(name=stored_set.name, fields=stored_set.manifest.fields, where=where)

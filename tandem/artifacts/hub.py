@@ -18,7 +18,6 @@ Retry-After; our one retry loop bounds all of that.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import re
@@ -29,8 +28,6 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
-import boto3
-
 from tandem.artifacts.driver.folders import read_file_size
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.files import (
@@ -39,10 +36,9 @@ from tandem.artifacts.files import (
     require_disk_space,
     translate_disk_errors,
 )
+from tandem.artifacts.hub_secret import SECRET_NAME_VARIABLE, read_token
 from tandem.artifacts.retry import retry_call
 from tandem.artifacts.snapshot import SnapshotEntry
-from tandem.aws.client_config import SECRET_CLIENT_CONFIG
-from tandem.aws.faults import BOTO_ERRORS, error_code, explain_fault
 from tandem.errors import ExternalError, InputError, TandemError
 
 # the library reads these at import: no telemetry, and no token except ours
@@ -65,8 +61,6 @@ NOT_FOUND = 404
 MAX_TRIES = 5  # in a row without a new byte
 FIRST_WAIT_S = 1.0  # doubled after each try
 MAX_WAIT_S = 600.0  # of a Retry-After: a hub that wants more is down for the length of a Job
-# the environment variable that holds the secret's name, never its value
-SECRET_NAME_VARIABLE = "TANDEM_HUB_TOKEN_SECRET"  # noqa: S105
 _TRANSIENT_STATUSES = {408, 429, 500, 502, 503, 504}
 _QUOTE_CHARACTERS = 200  # characters of the hub's own message that are quoted
 _RETRY_ADVICE = (
@@ -75,8 +69,6 @@ _RETRY_ADVICE = (
 )
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-# characters of a header: an error would show a line break in the token
-_TOKEN = re.compile(r"[\x21-\x7e]{8,}")
 
 
 class HubAccessError(InputError):
@@ -131,47 +123,43 @@ class HubSnapshot:
     def response_fault(self, error: hub_errors.HfHubHTTPError) -> TandemError:
         """Return the fault for an error answer of the hub."""
         status = error.response.status_code
-        headers = error.response.headers
-        token = self.token
-        code = headers.get("X-Error-Code", "")
-        message = headers.get("X-Error-Message", "")
+        code = error.response.headers.get("X-Error-Code", "")
+        message = error.response.headers.get("X-Error-Message", "")
         quote = f' (the hub: "{message[:_QUOTE_CHARACTERS]}")' if message else ""
         if code == "GatedRepo":
-            reason = (
-                f"the token in the secret {self.secret} does not open it{quote}"
-                if token
-                else "no token was sent"
-            )
-            problem = f"the model is gated and {reason}"
-            change = (
-                f"accept the licence at {self.page} with the token's own account,"
-                " wait for its approval, store "
-            )
-            change += (
-                "a token that may read gated models in the environment's secret"
-                f" ({SECRET_NAME_VARIABLE})"
-            )
-            return HubAccessError(problem, where=self.where, change=change)
+            return self._describe_gate(quote)
         if code == "RevisionNotFound":
             change = f"take a commit from {self.page}/commits/main"
             return InputError(
                 f"the model has no revision {self.commit}", where=self.page, change=change
             )
         if code == "RepoNotFound" or status in {UNAUTHORIZED, FORBIDDEN, NOT_FOUND}:
-            reason = (
-                f"does not accept the token in the secret {self.secret} for it"
-                if token
-                else "it is private"
-            )
-            change = (
-                "check the name, and the token in the environment's secret"
-                f" ({SECRET_NAME_VARIABLE})"
-            )
-            problem = f"the hub has no model {self.model}, or {reason}{quote}"
-            return HubAccessError(problem, where=self.page, change=change)
+            return self._describe_absence(quote)
         return ExternalError(
             f"the hub answers {status}{quote}", where=self.where, change=_RETRY_ADVICE
         )
+
+    def _describe_gate(self, quote: str) -> HubAccessError:
+        reason = "no token was sent"
+        if self.token:
+            reason = f"the token in the secret {self.secret} does not open it{quote}"
+        change = (
+            f"accept the licence at {self.page} with the token's own account, wait for its"
+            " approval, store a token that may read gated models in the environment's secret"
+            f" ({SECRET_NAME_VARIABLE})"
+        )
+        problem = f"the model is gated and {reason}"
+        return HubAccessError(problem, where=self.where, change=change)
+
+    def _describe_absence(self, quote: str) -> HubAccessError:
+        reason = "it is private"
+        if self.token:
+            reason = f"does not accept the token in the secret {self.secret} for it"
+        change = (
+            f"check the name, and the token in the environment's secret ({SECRET_NAME_VARIABLE})"
+        )
+        problem = f"the hub has no model {self.model}, or {reason}{quote}"
+        return HubAccessError(problem, where=self.page, change=change)
 
     def retry(
         self, subject: str, action: Callable[[], Result], count_bytes: Callable[[], int] = lambda: 0
@@ -460,49 +448,3 @@ def _compute_git_sha1(path: Path) -> str:
         return hashlib.file_digest(
             file, lambda: hashlib.sha1(header, usedforsecurity=False)
         ).hexdigest()
-
-
-def read_token(name: str) -> str:
-    """Return the token in a secret: its plain text, or `token` of a JSON object.
-
-    In a pod boto3's chain takes the credentials of Pod Identity.
-
-    Args:
-        name: name or ARN of the secret.
-
-    Raises:
-        InputError: there is no such secret, or it holds no token.
-        ExternalError: Secrets Manager refuses or cannot be reached.
-    """
-    where = f"secret {name}"
-    try:
-        text = (
-            boto3.client("secretsmanager", config=SECRET_CLIENT_CONFIG)
-            .get_secret_value(SecretId=name)
-            .get("SecretString")
-        )
-    except BOTO_ERRORS as error:
-        is_input = error_code(error) in {"ResourceNotFoundException", "InvalidRequestException"}
-        problem = f"the secret cannot be read: {explain_fault(error, 'GetSecretValue').problem}"
-        change = (
-            "create or restore it with the hub's token,"
-            " or declare its right name; allow this pod's role "
-        )
-        change += "secretsmanager:GetSecretValue on it, and kms:Decrypt where the key is your own"
-        raise (InputError if is_input else ExternalError)(
-            problem, where=where, change=change
-        ) from None
-    if isinstance(text, str) and text.lstrip().startswith("{"):
-        try:
-            text = json.loads(text).get("token")
-        except ValueError:  # its message would quote the text
-            text = None
-    if not isinstance(text, str) or not _TOKEN.fullmatch(text.strip()):
-        problem = (
-            "the secret holds no token:"
-            " a text of at least 8 characters without blanks or line breaks"
-        )
-        raise InputError(
-            problem, where=where, change='store the token alone as plain text, or {"token": "..."}'
-        )
-    return text.strip()

@@ -9,13 +9,14 @@ ignores other objects of the bucket.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Literal
 
 from tandem.artifacts import manifest as sets
+from tandem.artifacts.explain import KeySide
 from tandem.artifacts.lease import LeaseState, parse_lease
 from tandem.artifacts.store import ObjectStore, ObjectSummary, OpenUpload
 from tandem.errors import ExternalError, SchemaError, TandemError
@@ -196,6 +197,20 @@ def find_read_fault(stored_sets: Iterable[StoredSet]) -> ExternalError | None:
         fault for stored_set in stored_sets for fault in (stored_set.fault, stored_set.lease_fault)
     )
     return next((fault for fault in faults if isinstance(fault, ExternalError)), None)
+
+
+def list_artifact_sides(stored_sets: Sequence[StoredSet], url: str) -> Iterator[KeySide]:
+    """Yield the key of every stored artifact whose manifest can be read.
+
+    Raises:
+        ExternalError: S3 did not return one of the manifests.
+    """
+    if fault := find_read_fault(stored_sets):
+        raise fault
+    for stored_set in stored_sets:
+        if stored_set.kind == "artifact" and stored_set.manifest is not None:
+            where = f"{url}{stored_set.manifest_key}"
+            yield KeySide(name=stored_set.name, fields=stored_set.manifest.fields, where=where)
 
 
 def read_stored_set(store: ObjectStore, prefix: str) -> StoredSet:

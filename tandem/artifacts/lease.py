@@ -257,10 +257,10 @@ def _acquire_lease(
             problem = f"it is held by {state.holder} until {state.ends_at:%Y-%m-%dT%H:%M:%SZ}"
             command = quote_command("aws", "s3", "rm", url)
             change = (
-                "that job does the same work: wait for it;"
-                " one that fails frees its lease. If its pod was killed "
+                "that job does the same work: wait for it; one that fails frees its lease. If its"
+                " pod was killed for good, run again after that time, or remove the lease"
+                f" ({command})"
             )
-            change += f"for good, run again after that time, or remove the lease ({command})"
             raise LeaseConflictError(problem, where=url, change=change)
         if state.holder != last_holder:
             log_event(

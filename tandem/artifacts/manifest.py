@@ -279,12 +279,12 @@ def describe_difference(head: ObjectHead | None, file: ManifestFile) -> str:
 
 def build_damage_error(store: ObjectStore, key: str, problem: str) -> StaleError:
     """Return the fault of an object that differs from the manifest of its set."""
-    removal = (
-        f"remove its {MANIFEST_NAME} and this object"
-        f" ({quote_command('aws', 's3', 'rm', store.url(key))})"
+    command = quote_command("aws", "s3", "rm", store.url(key))
+    change = (
+        f"serve nothing from this set: remove its {MANIFEST_NAME} and this object ({command}), then"
+        " run the job that makes it again; a former version may lie in the bucket"
+        " (aws s3api list-object-versions)"
     )
-    change = f"serve nothing from this set: {removal}, then run the job that makes it again"
-    change += "; a former version may lie in the bucket (aws s3api list-object-versions)"
     return StaleError(problem, where=store.url(key), change=change)
 
 

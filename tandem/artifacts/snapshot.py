@@ -141,8 +141,10 @@ def select_tensor_files(names: Collection[str], index: bytes | None, where: str)
     if index is not None:
         shards = set(parse_weight_map(index, f"{where}/{INDEX_NAME}").values())
         if missing := sorted(shards - set(root_files)):
-            problem = f"the index names {missing[0]}, which is not in the snapshot"
-            problem += f" ({len(missing)} of {len(shards)} missing)"
+            problem = (
+                f"the index names {missing[0]}, which is not in the snapshot"
+                f" ({len(missing)} of {len(shards)} missing)"
+            )
             raise InputError(
                 problem, where=f"{where}/{INDEX_NAME}", change="take a revision that is whole"
             )

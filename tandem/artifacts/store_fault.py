@@ -43,10 +43,8 @@ _PARTIAL_BODY_ERRORS = (
     BrokenTlsError,
 )
 _CREDENTIALS_ADVICE = (
-    "in a pod: check its account's Pod Identity association and the node's eks-pod-identity-agent, "
-)
-_CREDENTIALS_ADVICE += (
-    "restart the pod; by hand: log in (aws sts get-caller-identity shows who you are)"
+    "in a pod: check its account's Pod Identity association and the node's eks-pod-identity-agent,"
+    " restart the pod; by hand: log in (aws sts get-caller-identity shows who you are)"
 )
 _DEFAULT_FAULT = (ExternalError, "see the S3 API reference for this code")
 # kind of the shared table -> the fault, and the advice
@@ -102,12 +100,9 @@ def convert_error(error: BaseException, operation: str, bucket: str, key: str) -
         kms_action = re.search(r"kms:\w+", said)
         action = kms_action[0] if kms_action else ACTIONS.get(operation, f"s3:{operation}")
         change = (
-            f"allow {action} for this identity,"
-            " or run as a role that has it (docs/artifacts.md, Rights)"
-        )
-        change += (
-            "; a bucket policy that denies, as one that asks"
-            " for an encryption key, is the owner's to change"
+            f"allow {action} for this identity, or run as a role that has it (docs/artifacts.md,"
+            " Rights); a bucket policy that denies, as one that asks for an encryption key, is the"
+            " owner's to change"
         )
         return ExternalError(fault.problem, where=where, change=change)
     if error_code(error) in {"NoSuchKey", "404"}:

@@ -21,7 +21,6 @@ from tandem.artifacts.explain import (
     KeySide,
     build_name_error,
     compute_key_name,
-    list_artifact_sides,
     resolve_key,
 )
 from tandem.cli import artifacts_report as report
@@ -99,7 +98,10 @@ def explain(
     ]
 
     def list_stored_sides() -> Iterator[KeySide]:
-        from tandem.artifacts.inventory import read_inventory  # noqa: PLC0415 - boto3, which two variants do not need
+        from tandem.artifacts.inventory import (  # noqa: PLC0415 - boto3, which two variants do not need
+            list_artifact_sides,
+            read_inventory,
+        )
 
         store = _open_store(context)
         return list_artifact_sides(read_inventory(store), store.url(""))

@@ -7,7 +7,7 @@ import json
 import pytest
 from doubles.fault_proxy.rules import FaultRule, StatusFault
 
-from tandem.artifacts.hub import read_token
+from tandem.artifacts.hub_secret import read_token
 from tandem.errors import ExternalError, InputError
 
 pytestmark = pytest.mark.endpoint

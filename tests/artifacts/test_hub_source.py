@@ -20,7 +20,8 @@ from staging_inputs import COMMIT, MODEL, OTHER, TOKEN, listing, plain_hub, snap
 
 from rehearsal.hub.connection import HubAccess
 from tandem.artifacts import hub as hub_module
-from tandem.artifacts.hub import SECRET_NAME_VARIABLE, read_hub_address, resolve_snapshot
+from tandem.artifacts.hub import read_hub_address, resolve_snapshot
+from tandem.artifacts.hub_secret import SECRET_NAME_VARIABLE
 from tandem.errors import ExternalError, InputError
 
 SHARD = "model-00002-of-00004.safetensors"

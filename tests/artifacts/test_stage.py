@@ -13,7 +13,7 @@ from doubles.hub.server import LocalHub
 from staging_inputs import COMMIT, EXTRAS, MODEL, snapshot
 from stored_sets import put_lease
 
-from tandem.artifacts.hub import SECRET_NAME_VARIABLE
+from tandem.artifacts.hub_secret import SECRET_NAME_VARIABLE
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, parse_manifest
 
 pytestmark = pytest.mark.endpoint

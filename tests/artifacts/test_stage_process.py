@@ -16,7 +16,7 @@ from staging_inputs import COMMIT, MODEL, OTHER, TOKEN, snapshot
 
 from rehearsal.checkpoint import MIB, RandomCheckpoint
 from rehearsal.hub.connection import HubAccess
-from tandem.artifacts.hub import SECRET_NAME_VARIABLE
+from tandem.artifacts.hub_secret import SECRET_NAME_VARIABLE
 
 pytestmark = pytest.mark.endpoint
 GATED_MODEL = "acme/gated"

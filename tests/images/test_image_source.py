@@ -26,6 +26,7 @@ from tandem.declarations.project_image import LLMPERF, LM_EVAL, ROOT, RUN, TOOLS
 ENTRIES = {
     TOOLS: [
         "tandem.artifacts.__main__",
+        "tandem.artifacts.driver.attempts",  # `fetch` packs it for the runtime's container
         *(f"tandem.artifacts.{MODULES.get(name, name)}" for name in COMMANDS),
     ],
     # the last runs while it is built
