@@ -96,13 +96,13 @@ def native(tmp_path, monkeypatch):
     return node
 
 
-def test_a_whole_artifact_of_the_key_is_linked_to_the_mount(node):
+def test_whole_artifact_of_the_key_is_linked_to_the_mount(node):
     assert node.admit() == 0
     assert node.current.readlink() == node.stored / "run-1"
     assert (node.current / "model.pt").exists()
 
 
-def test_a_copy_has_the_same_bytes_and_may_be_written_by_others(native):
+def test_copy_has_the_same_bytes_and_open_modes(native):
     umask = os.umask(0o077)
     try:
         assert native.admit("--copy") == 0
@@ -136,7 +136,7 @@ def changed(fields, field):
 
 
 @pytest.mark.parametrize("field", key_of().as_fields())
-def test_every_field_of_the_key_is_named_when_it_alone_differs(node, field, log_lines):
+def test_each_differing_field_of_the_key_is_named(node, field, log_lines):
     fields = node.key.as_fields()
     edit_manifest(node.stored, fields={**fields, field: changed(fields, field)})
 
@@ -148,7 +148,7 @@ def test_every_field_of_the_key_is_named_when_it_alone_differs(node, field, log_
     assert ", deployment " in line
 
 
-def test_a_manifest_that_claims_what_the_runtimes_own_file_does_not_say_is_refused(node, log_lines):
+def test_manifest_that_the_runtimes_own_file_contradicts_is_refused(node, log_lines):
     other_key = replace(node.key, num_speculative_tokens=15)
     edit_manifest(node.stored, fields=other_key.as_fields(), name=other_key.name)
     node.ask(other_key)
@@ -212,7 +212,7 @@ def test_a_manifest_that_cannot_be_is_refused(node, edit, code, words, log_lines
 
 @pytest.mark.parametrize("copy", [False, True])
 @pytest.mark.parametrize("damage", ["missing", "shorter"])
-def test_a_file_that_is_missing_or_of_another_size_is_named(node, copy, damage, log_lines):
+def test_file_that_is_missing_or_of_another_size_is_named(node, copy, damage, log_lines):
     path = node.stored / "run-1/weights/tp1_sharded_checkpoint.safetensors"
     if damage == "missing":
         path.unlink()
@@ -224,7 +224,7 @@ def test_a_file_that_is_missing_or_of_another_size_is_named(node, copy, damage, 
     assert not os.path.lexists(node.current)
 
 
-def test_one_byte_flipped_in_any_file_is_found_by_a_copy(native, log_lines):
+def test_flipped_byte_in_any_file_is_found_by_a_copy(native, log_lines):
     files = [path for path in sorted((native.stored / "run-1").rglob("*")) if path.is_file()]
     for path in files:
         body = path.read_bytes()
@@ -295,7 +295,7 @@ def test_a_mount_that_can_be_written_is_a_warning(node, monkeypatch, log_lines, 
     assert levels == ["warning"] * is_writable
 
 
-def test_a_mount_that_hangs_up_is_a_fault_of_the_world(node, monkeypatch, log_lines):
+def test_mount_that_hangs_up_is_a_fault_of_the_world(node, monkeypatch, log_lines):
     def disconnected(self):
         raise OSError(107, "Transport endpoint is not connected", str(self))
 
@@ -327,7 +327,7 @@ def test_admission_needs_no_aws():
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-def test_a_difference_that_a_person_accepted_is_said_and_not_refused(
+def test_difference_that_a_person_accepted_is_said_and_not_refused(
     tmp_path, monkeypatch, log_lines
 ):
     node = Node(tmp_path, key_of(), monkeypatch)

@@ -76,9 +76,7 @@ def test_what_somebody_stored_meanwhile_is_left_alone(store, folder, monkeypatch
         ({"tuning": {"fused_qkv": False}}, "artifact True, deployment False"),
     ],
 )
-def test_an_artifact_of_another_key_is_refused_by_what_differs_and_nothing_is_stored(
-    store, folder, change, words
-):
+def test_artifact_of_another_key_is_refused_by_its_field(store, folder, change, words):
     with pytest.raises(StaleError) as refusal:
         import_artifact(store, folder, replace(KEY, **change))
     problem = refusal.value.problem.lower()
@@ -94,7 +92,7 @@ def test_a_folder_that_is_not_there_is_refused_by_name(store, tmp_path):
         import_artifact(store, tmp_path / "missing", KEY)
 
 
-def test_a_key_that_a_job_is_writing_is_refused_with_the_holder(store, folder):
+def test_key_that_a_job_writes_is_refused_with_its_holder(store, folder):
     with (
         hold_lease(store, LEASE, "compile-1", 600, 0),
         pytest.raises(LeaseConflictError, match="held by compile-1"),
@@ -102,7 +100,7 @@ def test_a_key_that_a_job_is_writing_is_refused_with_the_holder(store, folder):
         import_artifact(store, folder, KEY)
 
 
-def test_a_run_that_was_stopped_is_continued_in_the_same_folder(proxy_store, proxy, folder):
+def test_run_that_was_stopped_is_continued_in_the_same_folder(proxy_store, proxy, folder):
     proxy.use(
         FaultRule(
             operation="PutObject",

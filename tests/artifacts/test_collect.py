@@ -54,9 +54,7 @@ def test_the_manifest_goes_first_and_the_lease_last(proxy_store, proxy):
 
 
 @pytest.mark.parametrize("done", [0, 1])
-def test_where_a_collect_is_stopped_no_reader_finds_a_manifest_without_its_files(
-    proxy_store, proxy, done
-):
+def test_stopped_collect_leaves_no_manifest_without_files(proxy_store, proxy, done):
     manifest = put_set(proxy_store, KEY, "run")
     proxy.use(FaultRule(operation="DeleteObjects", skip=done, fault=ACCESS_DENIED_FAULT))
 
@@ -82,7 +80,7 @@ def test_an_interrupted_collect_is_finished_by_the_next(proxy_store, proxy, oper
     assert keys(proxy_store) == set()
 
 
-def test_a_lease_that_a_dead_collect_left_does_not_stop_the_next(store, monkeypatch):
+def test_lease_of_a_dead_collect_stops_no_other(store, monkeypatch):
     monkeypatch.setattr(module, "WAIT_S", 5)
     monkeypatch.setattr("tandem.artifacts.lease.POLL_S", 0.1)
     put_set(store, KEY, "run")
@@ -196,7 +194,7 @@ def test_a_collect_that_slept_in_the_middle_deletes_no_further(proxy_store, prox
     assert f"{KEY}/tandem-manifest.json" not in left
 
 
-def test_a_lease_that_is_written_at_that_moment_is_left_to_the_next_collect(proxy_store, proxy):
+def test_lease_under_a_conflict_is_left_to_the_next_collect(proxy_store, proxy):
     put_set(proxy_store, KEY, "run")
     proxy.use(
         FaultRule(

@@ -66,7 +66,7 @@ def test_what_nobody_uses_and_is_old_goes_as_a_whole():
         (one_run(lease_fault=InputError("no lease", change="x")), False),
     ],
 )
-def test_what_nobody_uses_goes_when_it_is_old_free_and_ours_to_judge(stored_set, goes):
+def test_unused_set_goes_once_old_and_free(stored_set, goes):
     assert [removal.is_full for removal in decided(stored_set).removals] == [True] * goes
 
 

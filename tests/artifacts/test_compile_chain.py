@@ -239,7 +239,7 @@ def test_a_second_job_of_a_present_key_does_nothing(stored_chain):
     assert "STAND-IN" not in "".join(output)
 
 
-def test_a_compile_that_fails_says_so_at_its_end_and_a_new_job_begins_at_once(chain):
+def test_failed_compile_says_so_and_frees_the_next_job(chain):
     this = chain("nxdi-baseline")
     this.stage()
     failing = this.compile_pod("first")

@@ -64,7 +64,7 @@ def test_a_file_of_another_size_is_damage(store):
     assert (stored_set.condition, stored_set.damage) == ("damaged", "config.json of another size")
 
 
-def test_files_without_a_manifest_are_partial_and_their_writer_is_named(store):
+def test_files_without_a_manifest_are_partial_with_their_writer(store):
     put(store, f"{KEY}/run/config.json")
     with hold_lease(store, f"{KEY}/tandem-lease.json", "job-a", 60, 0):
         busy = read_stored_set(store, KEY)
@@ -101,9 +101,7 @@ def test_only_what_has_the_layout_is_a_set(key, prefix):
     assert set_prefix(key) == prefix
 
 
-def test_a_set_that_becomes_whole_while_it_is_listed_is_not_damaged(
-    store, proxy_store, proxy, monkeypatch
-):
+def test_set_completed_during_the_listing_is_whole(store, proxy_store, proxy, monkeypatch):
     monkeypatch.setattr("tandem.artifacts.store.PAGE_ROWS", 1)
     put(store, f"{KEY}/run/weights/tp0.safetensors", FILES["weights/tp0.safetensors"])
     put_lease(store, KEY, is_held=True)

@@ -213,7 +213,7 @@ def test_the_program_inherits_nothing_of_the_driver(bench):
     assert (bench.folder / "seen").read_text() == alone
 
 
-def test_without_a_device_and_without_a_word_it_was_compiled_on_a_cpu(bench):
+def test_without_a_device_the_compile_counts_as_cpu(bench):
     assert not list(Path("/dev").glob("neuron[0-9]*"))
     bench.says(WRITE)
 
@@ -386,7 +386,7 @@ def test_a_killed_program_is_out_of_memory(bench):
     assert "compile.memory_gib" in last(run.stdout)["change"]
 
 
-def test_the_kernels_own_count_shows_memory_where_the_log_does_not(bench):
+def test_kernels_own_count_shows_memory_where_the_log_does_not(bench):
     bench.memory_events.write_text("low 0\noom 1\noom_kill 2\n")
     bench.says(
         "(folder / 'memory.events').write_text('oom_kill 5'); print('in tp_barrier'); sys.exit(70)"
@@ -398,7 +398,7 @@ def test_the_kernels_own_count_shows_memory_where_the_log_does_not(bench):
     assert "killed 3 process(es)" in bench.outcome["attempts"][0]["line"]
 
 
-def test_a_container_that_was_killed_whole_is_out_of_memory_at_its_restart(bench):
+def test_killed_container_is_out_of_memory_at_its_restart(bench):
     bench.says("time.sleep(60)")
     bench.run(ended_by=signal.SIGKILL)
 
@@ -415,7 +415,7 @@ def test_a_machine_that_restarted_in_the_middle_is_no_failure(bench):
     assert (bench.run().returncode, bench.classes) == (0, ["compiled"])
 
 
-def test_told_to_end_it_ends_the_program_and_a_restart_begins_again(bench):
+def test_sigterm_ends_the_program_and_a_restart_begins_again(bench):
     bench.says("time.sleep(60 if attempt == 1 else 0)\n" + WRITE)
     first_run = bench.run(ended_by=signal.SIGTERM)
 
@@ -433,7 +433,7 @@ def test_told_to_end_it_ends_the_program_and_a_restart_begins_again(bench):
     assert (again.returncode, bench.classes) == (0, ["stopped", "compiled"])
 
 
-def test_the_deadline_ends_a_program_that_ignores_sigterm_and_all_its_children(bench):
+def test_deadline_kills_a_program_that_ignores_sigterm(bench):
     bench.says("""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         for session in (False, True):
@@ -534,7 +534,7 @@ sys.exit(attempts.main())
 """
 
 
-def test_a_disk_without_room_for_the_outcome_is_cleaned_and_named(bench):
+def test_disk_without_room_for_the_outcome_is_cleaned_and_named(bench):
     bench.says(WRITE)
 
     run = subprocess.run(
@@ -580,7 +580,7 @@ def test_a_place_where_nothing_can_be_written_is_no_traceback(bench):
     assert str(bench.output) in last(run.stdout)["line"]
 
 
-def test_a_long_line_and_bytes_that_are_no_text_pass_through(bench):
+def test_long_line_and_bytes_that_are_no_text_pass_through(bench):
     bench.says("sys.stdout.buffer.write(b'\\xff' + b'=' * 200_000 + b'\\rend')\n" + WRITE)
 
     process = subprocess.run(bench.command(), capture_output=True, check=False)
@@ -689,7 +689,7 @@ def test_a_server_that_ends_before_it_is_healthy_has_failed(bench, port):
     assert "before it was healthy: nothing to see" in last(run.stdout)["line"]
 
 
-def test_a_server_that_does_not_end_is_killed_and_the_artifact_says_so(bench, port):
+def test_server_that_does_not_end_is_killed_and_noted(bench, port):
     bench.says(
         SERVER
         + f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\nserve({port})\nfinish()\ntime.sleep(60)"

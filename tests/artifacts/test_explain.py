@@ -62,11 +62,11 @@ def test_every_field_changed_alone_is_named(key):
 @pytest.mark.parametrize(
     "of", [lambda key: key.name, lambda key: key.digest, lambda key: key.name[:-6]]
 )
-def test_a_key_is_meant_by_its_name_its_digest_or_a_start(key, of):
+def test_key_is_meant_by_name_digest_or_start(key, of):
     assert resolve_key(of(key), [side(key)]).name == key.name
 
 
-def test_a_variant_is_meant_even_where_a_folder_has_its_name(key, tmp_path, monkeypatch):
+def test_variant_is_meant_even_where_a_folder_has_its_name(key, tmp_path, monkeypatch):
     (tmp_path / "post" / "qwen-sd-vllm").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert resolve_key("post/qwen-sd-vllm", [side(key, "post/qwen-sd-vllm")]).name == key.name
@@ -89,7 +89,7 @@ def test_a_start_of_several_keys_is_refused_with_their_names(key):
     )
 
 
-def test_a_start_of_one_key_that_two_variants_have_is_not_several(key):
+def test_one_key_of_two_variants_is_not_several(key):
     assert resolve_key(key.name[:20], [side(key, "a/b"), side(key, "c/d")]).name == key.name
 
 

@@ -95,7 +95,7 @@ def job(tmp_path, store, monkeypatch):
     return Job(tmp_path, store, monkeypatch)
 
 
-def test_models_come_to_disk_with_the_driver_and_the_lease_stays_held(job):
+def test_fetch_leaves_models_driver_and_a_lease(job):
     manifests = job.stage()
 
     assert job.run() == 0
@@ -135,7 +135,7 @@ def test_a_word_of_an_earlier_run_is_not_believed(job):
     assert not (job.work / "present").exists()
 
 
-def test_a_model_that_is_not_staged_names_the_command_and_frees_the_lease(job, log_lines):
+def test_missing_model_names_the_command_and_frees_the_lease(job, log_lines):
     assert job.run() == 2
     assert (log_lines()[-1]["change"].endswith(STAGE), job.models.exists()) == (True, False)
 
@@ -144,7 +144,7 @@ def test_a_model_that_is_not_staged_names_the_command_and_frees_the_lease(job, l
     assert job.run() == 0
 
 
-def test_another_job_of_the_same_key_is_named_and_nothing_is_fetched(job, log_lines):
+def test_second_job_of_a_key_names_the_first(job, log_lines):
     job.stage()
     job.run()
     job.holder("compile-2")
@@ -200,9 +200,7 @@ def test_one_byte_flipped_in_a_stored_model_is_found(job, endpoint, log_lines):
     assert not (job.models / job.named[0].replace("@", "/") / "config.json").exists()
 
 
-def test_a_disk_without_room_for_models_and_artifact_is_said_beforehand(
-    job, monkeypatch, log_lines
-):
+def test_disk_without_room_for_models_and_artifact_is_said_beforehand(job, monkeypatch, log_lines):
     size = sum(manifest.size for manifest in job.stage().values())
     free = (1 + fetch.DISK_SPACE_FACTOR) * size + files.SPARE_BYTES - 1
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _: type("Usage", (), {"free": free})())

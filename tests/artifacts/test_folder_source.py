@@ -34,7 +34,7 @@ def write_sums(folder, *, without=""):
     (folder / "SHA256SUMS").write_text("".join(lines))
 
 
-def test_a_shard_of_another_snapshot_is_refused_by_a_tensor_it_lacks(copy):
+def test_foreign_shard_is_refused_by_a_tensor_it_lacks(copy):
     (copy / SHARD).write_bytes((copy / SHARD.replace("2", "3", 1)).read_bytes())
     with pytest.raises(InputError, match="lacks the tensor"):
         check(copy, SHARD)

@@ -23,7 +23,7 @@ VALUE = "hf_" + "Q7" * 17
         json.dumps({"token": f" {VALUE}", "user": "us"}),
     ],
 )
-def test_a_token_is_the_plain_text_or_the_json_key_token(secret, text):
+def test_token_is_the_plain_text_or_the_json_key_token(secret, text):
     name = secret(SecretString=text)
     assert read_token(name) == VALUE
 

@@ -86,9 +86,7 @@ def test_a_corrupted_download_is_thrown_away_and_fetched_again(
     }
 
 
-def test_a_download_that_is_always_corrupted_is_given_up_after_three_and_leaves_no_file(
-    hub, hub_snapshot
-):
+def test_corrupt_download_is_given_up_after_three(hub, hub_snapshot):
     hub.use(FaultRule(path=f"/cdn/*/{SHARD}", fault=AnswerCorruptionFault()))
 
     with pytest.raises(ExternalError, match=SHARD):
@@ -98,7 +96,7 @@ def test_a_download_that_is_always_corrupted_is_given_up_after_three_and_leaves_
     assert not (hub_snapshot.folder / SHARD).exists()
 
 
-def test_a_download_that_is_cut_goes_on_at_the_same_byte(hub, hub_snapshot):
+def test_download_that_is_cut_goes_on_at_the_same_byte(hub, hub_snapshot):
     hub.use(FaultRule(path=f"/cdn/*/{SHARD}", fault=AnswerCutFault(after=10_000), times=1))
     body = received(hub_snapshot, SHARD)
     assert [
@@ -201,7 +199,7 @@ def test_a_hub_that_asks_to_wait_is_waited_for(monkeypatch, tmp_path, log_lines,
     assert 1.0 in slept
 
 
-def test_a_hub_that_asks_to_wait_for_hours_is_a_fault(tmp_path):
+def test_hub_that_asks_to_wait_for_hours_is_a_fault(tmp_path):
     with (
         plain_hub(throttled(9, {"Retry-After": "7200"})),
         pytest.raises(ExternalError, match="asks to wait 7200 seconds"),
@@ -280,7 +278,7 @@ def test_a_token_opens_a_closed_model(monkeypatch, tmp_path, folder, model):
     assert body == (folder / model / COMMIT / SHARD).read_bytes()
 
 
-def test_a_gated_model_of_a_mirror_that_asks_for_no_token_needs_no_secret(monkeypatch, tmp_path):
+def test_gated_model_of_an_open_mirror_needs_no_secret(monkeypatch, tmp_path):
     body = b"{}"
     blob = hashlib.sha1(b"blob 2\0{}", usedforsecurity=False).hexdigest()
     model_listing = listing(
@@ -291,7 +289,7 @@ def test_a_gated_model_of_a_mirror_that_asks_for_no_token_needs_no_secret(monkey
         assert resolved_and_received(tmp_path, "config.json") == body
 
 
-def test_the_token_goes_to_the_hub_and_not_to_where_it_redirects(hub, monkeypatch, tmp_path):
+def test_token_does_not_follow_a_redirect(hub, monkeypatch, tmp_path):
     with_secret(monkeypatch, TOKEN)
     source = resolve_snapshot("acme/gated", COMMIT, tmp_path)
     hub.forget()
@@ -306,9 +304,7 @@ def test_the_token_goes_to_the_hub_and_not_to_where_it_redirects(hub, monkeypatc
     ]
 
 
-def test_a_token_of_another_account_says_that_the_licence_is_not_accepted(
-    hub, monkeypatch, tmp_path
-):
+def test_token_without_the_licence_is_told_to_accept_it(hub, monkeypatch, tmp_path):
     with_secret(monkeypatch, STRANGER)
     source = resolve_snapshot("acme/gated", COMMIT, tmp_path)
 
@@ -322,7 +318,7 @@ def test_a_token_of_another_account_says_that_the_licence_is_not_accepted(
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_token_that_the_hub_does_not_know_is_named_by_its_secret(monkeypatch, tmp_path):
+def test_unknown_token_is_named_by_its_secret(monkeypatch, tmp_path):
     with_secret(monkeypatch, "hf_nobody_knows_me")
     with pytest.raises(
         InputError, match="does not accept the token in the secret hub-token"
@@ -379,7 +375,7 @@ def test_a_disk_that_fills_up_names_the_file(hub_snapshot):
     assert caught.value.where.endswith(SHARD)
 
 
-def test_a_disk_without_room_is_said_before_a_byte_is_asked_for(hub, hub_snapshot, monkeypatch):
+def test_full_disk_is_refused_before_any_request(hub, hub_snapshot, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _folder: SimpleNamespace(free=1000))
     with pytest.raises(ExternalError, match=f"{SHARD} needs 29912 bytes on this disk"):
         received(hub_snapshot, SHARD)

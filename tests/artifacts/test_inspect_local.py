@@ -98,7 +98,7 @@ def test_a_tuning_that_differs_is_named_of_target_and_draft(folder, field):
     assert f"(neuron_config.json neuron_config.{field} and 1 more)" in message
 
 
-def test_a_plain_artifact_is_no_fused_one_and_the_other_way_round(tmp_path, folder):
+def test_plain_and_fused_artifacts_are_told_apart(tmp_path, folder):
     plain = nxdi_artifact(tmp_path / "plain/current", "none")
 
     without = refusal(plain, key_of("fused"))
@@ -119,14 +119,14 @@ def test_settings_that_only_the_servers_loader_gives_are_held_too(tmp_path):
     )
 
 
-def test_a_number_in_the_place_of_a_truth_is_no_agreement(folder):
+def test_number_in_the_place_of_a_truth_is_no_agreement(folder):
     plain = json.loads((folder / "neuron_config.json").read_text())
     plain["neuron_config"]["enable_bucketing"] = 1
     (folder / "neuron_config.json").write_text(json.dumps(plain))
     assert "enable_bucketing" in refusal(folder, key_of())
 
 
-def test_every_field_that_a_compile_reads_is_held_against_the_artifact():
+def test_every_field_that_a_compile_reads_is_compared():
     key = key_of()
     fields = {field.partition(".")[0] for field, _ in build_expected_settings(key).values()}
     elsewhere = {"target", "draft"}  # by the models' paths
@@ -262,7 +262,7 @@ def test_a_native_cache_root_without_a_graph_is_refused(tmp_path):
     assert "it holds no finished graph" in refusal(tmp_path / "current", native_key())
 
 
-def test_a_folder_of_the_cache_that_is_no_entry_is_no_half_graph(tmp_path):
+def test_cache_folder_without_an_entry_is_no_half_graph(tmp_path):
     folder = native_artifact(tmp_path / "current")
     (folder / "neuron/compile_cache/.staging").mkdir()
     assert require_valid_artifact(folder, native_key())

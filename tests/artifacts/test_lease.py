@@ -124,7 +124,7 @@ def test_an_expired_lease_is_taken_over(store, later):
 
 
 @pytest.mark.endpoint
-def test_a_holder_that_was_taken_over_stops_and_leaves_the_other_alone(store, later):
+def test_holder_that_was_taken_over_stops(store, later):
     with hold_lease(store, KEY, "slow", 60, 0) as slow:
         later(63)
         with hold_lease(store, KEY, "job-b", 60, 0, keep=True):
@@ -161,7 +161,7 @@ def test_a_confirmed_lease_is_one_that_s3_still_has(store):
 
 
 @pytest.mark.endpoint
-def test_what_a_dead_process_of_the_same_holder_held_is_let_go(store):
+def test_lease_of_a_dead_process_of_ours_is_released(store):
     with hold_lease(store, KEY, "job-a", 3600, 0, keep=True):
         pass
     release_lease(store, KEY, "job-b")
@@ -238,7 +238,7 @@ def lease_of(now_s, **changes):
 @pytest.mark.parametrize(
     ("now_s", "is_held"), [(0, True), (60, True), (61, True), (62, False), (600, False)]
 )
-def test_it_ends_by_the_clock_of_s3_with_room_for_its_rounding(now_s, is_held):
+def test_lease_ends_by_s3s_clock_with_its_rounding(now_s, is_held):
     assert parse_lease(lease_of(now_s), "").is_active is is_held
 
 
@@ -260,7 +260,7 @@ def test_a_lease_of_another_schema_is_refused_with_both(version):
 
 
 @pytest.mark.endpoint
-def test_a_renewal_that_was_done_though_every_try_failed_is_known_as_ours(proxy_store, proxy):
+def test_unanswered_renewal_is_known_as_ours(proxy_store, proxy):
     with hold_lease(proxy_store, KEY, "job-a", 60, 0) as lease:
         proxy.use(
             FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1),
@@ -274,7 +274,7 @@ def test_a_renewal_that_was_done_though_every_try_failed_is_known_as_ours(proxy_
 
 
 @pytest.mark.endpoint
-def test_a_machine_that_slept_does_not_take_its_lease_for_its_own(store, monkeypatch):
+def test_machine_that_slept_has_lost_its_lease(store, monkeypatch):
     awake = time.monotonic
     slept = [0.0]
     monkeypatch.setattr(time, "clock_gettime", lambda _clock: awake() + slept[0])
@@ -286,7 +286,7 @@ def test_a_machine_that_slept_does_not_take_its_lease_for_its_own(store, monkeyp
 
 
 @pytest.mark.parametrize("seconds", ["0", "-5", "nan", "inf", "1e13", "2592001", "x"])
-def test_a_length_that_no_lease_has_is_refused_as_an_option(seconds, capsys):
+def test_length_that_no_lease_has_is_refused_as_an_option(seconds, capsys):
     with pytest.raises(SystemExit) as end:
         main(
             [

@@ -9,7 +9,7 @@ import sys
 from tandem.artifacts.driver.log import log_event
 
 
-def test_a_name_that_is_no_utf_8_is_told_all_the_same(monkeypatch):
+def test_name_that_is_no_utf8_is_logged(monkeypatch):
     output = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, encoding="utf-8", errors="strict"))
     log_event("refused", file="a\udcff \u00e9")

@@ -28,12 +28,12 @@ def test_a_snapshot_that_many_variants_load_is_one_need(both):
     ]
 
 
-def test_an_artifact_that_two_experiments_share_is_one_need_with_both_users(both):
+def test_artifact_of_two_experiments_is_one_need(both):
     shared = [need.used_by for need in both if need.kind == "artifact" and len(need.used_by) > 1]
     assert ("post/qwen-vllm", "post-drafts-windows/qwen-vllm") in shared
 
 
-def test_a_need_says_which_run_makes_it_for_its_first_user(both):
+def test_need_says_which_run_makes_it_for_its_first_user(both):
     commands = {need.kind: need.command for need in both if "post/qwen-sd-vllm" in need.used_by}
     assert commands == {
         "model": "tandem run post --env prod --until stage",

@@ -101,9 +101,7 @@ def whole_life(store, prefix, folder):
 @pytest.mark.parametrize(
     ("account", "prefix"), [(STAGE_ACCOUNT, "models/o/n/main"), (COMPILE_ACCOUNT, "artifacts/key")]
 )
-def test_a_writer_s_role_is_enough_for_the_whole_life_of_a_set(
-    as_account, folder, tmp_path, account, prefix
-):
+def test_writers_role_is_enough_for_a_sets_life(as_account, folder, tmp_path, account, prefix):
     store, _ = as_account(account)
     is_new = whole_life(store, prefix, folder)
     download_files(store, prefix, tmp_path / "to", list_files(folder))

@@ -44,7 +44,7 @@ def told_to_stop(start, proxy_store, proxy, tmp_path):
     return process.returncode, json.loads(out.splitlines()[-1]), err
 
 
-def test_a_process_that_is_told_to_stop_says_so_and_lets_its_lease_go(told_to_stop, proxy_store):
+def test_sigterm_is_logged_and_releases_the_lease(told_to_stop, proxy_store):
     code, last, error = told_to_stop
     assert (code, last["event"], last["exit_code"], error) == (
         143,

@@ -89,9 +89,7 @@ def test_a_fault_that_passes_changes_nothing(proxy_store, proxy, put, tmp_path, 
     assert ((tmp_path / "w").read_bytes() == body, proxy.fault_counts) == (True, (1,))
 
 
-def test_ranges_that_wait_for_a_thread_are_not_asked_for_once_the_work_halts(
-    proxy_store, proxy, put, tmp_path, monkeypatch
-):
+def test_halted_download_requests_no_further_range(proxy_store, proxy, put, tmp_path, monkeypatch):
     monkeypatch.setattr("tandem.artifacts.store.CONCURRENCY", 2)
     narrow = ObjectStore(proxy_store.bucket, proxy_store.client)
     body = put(12 * RANGE)
@@ -132,7 +130,7 @@ def test_content_that_is_always_another_gets_no_name(store, put, tmp_path):
         (None, {}, "the object is missing"),
     ],
 )
-def test_an_object_that_cannot_be_it_is_told_before_it_is_received(
+def test_object_of_other_metadata_is_refused_before_its_download(
     proxy_store, proxy, put, tmp_path, size, mark, words
 ):
     if size is not None:
@@ -154,7 +152,7 @@ def test_an_object_that_is_replaced_meanwhile_is_told(proxy_store, proxy, put, t
     assert names(tmp_path) == []
 
 
-def test_every_file_of_a_set_is_received_open_to_the_other_containers(store, put, tmp_path):
+def test_files_of_a_set_have_open_modes(store, put, tmp_path):
     bodies = {
         name: put(size, f"p/{name}")
         for name, size in (("a", 10), ("sub/b", 3 * RANGE), ("sub/deep/c", 0))

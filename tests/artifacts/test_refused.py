@@ -41,7 +41,7 @@ def run_of(store):
     return run_name
 
 
-def test_what_is_refused_is_stored_without_a_manifest(store, upload, odd):
+def test_refused_artifact_is_stored_without_a_manifest(store, upload, odd):
     code, lines = upload(odd)
 
     local = {
@@ -55,9 +55,7 @@ def test_what_is_refused_is_stored_without_a_manifest(store, upload, odd):
     assert FAULT in lines[-1]["event"]
 
 
-def test_a_restart_of_the_container_says_the_same_and_sends_nothing(
-    proxy_store, proxy, upload, odd
-):
+def test_restart_of_the_container_says_the_same_and_sends_nothing(proxy_store, proxy, upload, odd):
     assert proxy_store
     first = upload(odd)[1][-1]
     proxy.forget()

@@ -48,7 +48,7 @@ def upload(store, path):
 
 
 @pytest.mark.parametrize("size", [0, PART, PART + 1, 3 * PART + 7])
-def test_an_object_has_the_bytes_and_the_sha256_of_its_file(store, endpoint, bucket, blob, size):
+def test_object_has_the_bytes_and_the_sha256_of_its_file(store, endpoint, bucket, blob, size):
     path = blob("w", size)
     upload(store, path)
     body, metadata = stored(endpoint, bucket)
@@ -105,9 +105,7 @@ def test_the_failure_of_one_file_halts_the_others(proxy_store, proxy, blob):
     assert len(proxy.requests("UploadPart")) < 12
 
 
-def test_an_upload_that_was_begun_twice_by_a_lost_answer_is_aborted(
-    proxy_store, proxy, endpoint, bucket, blob
-):
+def test_upload_begun_twice_is_aborted_once(proxy_store, proxy, endpoint, bucket, blob):
     path = blob("w", 2 * PART)
     proxy.use(FaultRule(operation="CreateMultipartUpload", fault=AnswerLossFault(), times=1))
     upload(proxy_store, path)

@@ -44,7 +44,7 @@ def choose(folder, **bodies):
     )
 
 
-def test_a_server_s_files_and_the_shards_of_the_index_are_chosen(tmp_path):
+def test_servers_files_and_the_indexs_shards_are_chosen(tmp_path):
     files, left_out = choose(tmp_path, **{"README.md": b"x", "consolidated.safetensors": b"x"})
 
     assert [entry.path for entry in files] == sorted([*SERVER_FILES, *SHARDS])

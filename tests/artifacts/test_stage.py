@@ -108,7 +108,7 @@ def manifest_in(objects, prefix=PREFIX):
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_staged_model_is_the_hub_s_bytes_below_its_commit(stage, read_objects, source_folder):
+def test_staged_model_is_the_hub_s_bytes_below_its_commit(stage, read_objects, source_folder):
     done = stage()
 
     objects = read_objects()
@@ -118,9 +118,7 @@ def test_a_staged_model_is_the_hub_s_bytes_below_its_commit(stage, read_objects,
 
 
 @pytest.mark.usefixtures("hub")
-def test_the_manifest_lists_every_file_and_what_was_left_out_with_the_reason(
-    stage, read_objects, source_folder
-):
+def test_manifest_lists_files_and_reasons_for_the_rest(stage, read_objects, source_folder):
     stage()
 
     manifest = manifest_in(read_objects())
@@ -180,7 +178,7 @@ def test_objects_that_are_whole_are_not_downloaded_again(stage, hub, remove):
     assert SHARDS[1] in names
 
 
-def test_an_object_of_other_bytes_is_replaced_by_the_hub_s(
+def test_object_of_other_bytes_is_replaced_by_the_hub_s(
     stage, hub, read_objects, put, source_folder
 ):
     for name in ("config.json", SHARDS[0]):
@@ -193,9 +191,7 @@ def test_an_object_of_other_bytes_is_replaced_by_the_hub_s(
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_name_that_moves_has_a_prefix_of_its_own_and_its_manifest_says_the_commit(
-    stage, read_objects
-):
+def test_branch_has_its_prefix_and_a_commit_in_its_manifest(stage, read_objects):
     done = stage(revision="main")
     manifest = manifest_in(read_objects(), f"models/{MODEL}/main")
     assert manifest.fields == {"id": MODEL, "revision": "main", "commit": COMMIT}
@@ -228,9 +224,7 @@ def test_a_name_that_moved_keeps_the_commit_that_was_staged(stage, moving, read_
 
 
 @pytest.mark.usefixtures("hub")
-def test_files_of_two_commits_never_mix_below_a_name_that_moves(
-    stage, moving, read_objects, remove
-):
+def test_files_of_two_commits_never_mix_below_a_branch(stage, moving, read_objects, remove):
     stage(model="acme/moving", revision="main")
     # as if the run had been killed there
     for name in (MANIFEST_NAME, "generation_config.json", SHARDS[0]):
@@ -247,9 +241,7 @@ def test_files_of_two_commits_never_mix_below_a_name_that_moves(
 
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("name", ["model-00009-of-00009.safetensors", "folder/x"])
-def test_an_object_that_is_not_of_the_snapshot_stops_the_run_and_is_named(
-    stage, read_objects, put, bucket, name
-):
+def test_foreign_object_stops_the_run_by_name(stage, read_objects, put, bucket, name):
     put(f"{PREFIX}/{name}", b"stray")
     done = stage()
     assert (done.code, done.last["where"]) == (1, f"s3://{bucket}/{PREFIX}/{name}")
@@ -276,9 +268,7 @@ def test_a_name_that_leaves_its_prefix_is_refused(stage, read_objects, model, re
     assert (done.code, read_objects()) == (2, {})
 
 
-def test_a_hub_that_goes_down_in_the_middle_leaves_no_manifest_and_the_next_run_goes_on(
-    stage, hub, read_objects
-):
+def test_run_after_a_broken_hub_continues(stage, hub, read_objects):
     hub.use(FaultRule(path=f"*/{SHARDS[2]}", fault=StatusFault(status=503, code="x")))
     down = stage()
     between = read_objects()
@@ -303,9 +293,7 @@ def test_no_manifest_is_seen_before_its_last_file(stage, proxy):
     assert len(paths) == len(set(paths)) == len(FILES) + 1
 
 
-def test_a_lease_that_a_dead_run_of_the_same_holder_left_on_a_present_model_is_let_go(
-    stage, hub, store, monkeypatch
-):
+def test_own_old_lease_on_a_present_model_is_released(stage, hub, store, monkeypatch):
     monkeypatch.setenv("TANDEM_HOLDER", "stage-a")
     stage()
     hub.stop()
@@ -337,18 +325,14 @@ def test_a_copy_is_staged_without_any_hub(stage, read_objects, tmp_path, monkeyp
     )
 
 
-def test_a_copy_that_differs_from_what_is_stored_is_refused_before_a_byte_is_written(
-    stage, read_objects, put, tmp_path
-):
+def test_copy_that_differs_from_the_stored_one_is_refused(stage, read_objects, put, tmp_path):
     copy = snapshot(tmp_path / "copy")
     put(f"{PREFIX}/{SHARDS[3]}", b"another")
     done = stage("--from", str(copy))
     assert (done.code, list(read_objects())) == (1, [f"{PREFIX}/{SHARDS[3]}"])
 
 
-def test_a_copy_with_one_shard_cut_off_is_refused_before_a_byte_is_stored(
-    stage, read_objects, tmp_path
-):
+def test_copy_with_a_cut_shard_stores_nothing(stage, read_objects, tmp_path):
     copy = snapshot(tmp_path / "copy")
     (copy / SHARDS[3]).write_bytes((copy / SHARDS[3]).read_bytes()[:-3])
 
@@ -359,7 +343,7 @@ def test_a_copy_with_one_shard_cut_off_is_refused_before_a_byte_is_stored(
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_manifest_of_something_else_is_not_taken_for_the_model(stage, endpoint, bucket):
+def test_manifest_of_something_else_is_not_taken_for_the_model(stage, endpoint, bucket):
     stage()
     s3 = endpoint.client("s3")
     key = f"{PREFIX}/{MANIFEST_NAME}"
@@ -380,6 +364,6 @@ def test_a_manifest_of_something_else_is_not_taken_for_the_model(stage, endpoint
 
 
 @pytest.mark.usefixtures("hub")
-def test_the_mark_of_an_empty_folder_is_no_file_of_another_snapshot(stage, put):
+def test_mark_of_an_empty_folder_is_no_file(stage, put):
     put(f"{PREFIX}/", b"")
     assert stage().code == 0

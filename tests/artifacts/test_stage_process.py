@@ -79,9 +79,7 @@ def start_slowly(run_stage, start, hub):
     return act
 
 
-def test_a_gated_model_is_staged_and_the_token_is_shown_nowhere(
-    stage, secret, store, hub, tmp_path
-):
+def test_gated_model_is_staged_and_the_token_is_shown_nowhere(stage, secret, store, hub, tmp_path):
     cut = AnswerCutFault(after=100)
     busy = StatusFault(status=503, code="x")
     hub.use(FaultRule(path="/cdn/*", fault=cut, times=2), FaultRule(fault=busy, times=1))
@@ -118,9 +116,7 @@ def test_a_gated_model_is_staged_and_the_token_is_shown_nowhere(
     assert not (tmp_path / "home").exists()
 
 
-def test_the_token_is_in_no_argument_environment_or_file_of_the_running_process(
-    start_slowly, secret, tmp_path
-):
+def test_token_is_in_no_argument_variable_or_file(start_slowly, secret, tmp_path):
     process = start_slowly(
         model=GATED_MODEL, **{SECRET_NAME_VARIABLE: secret(SecretString=SECRET_TEXT)}
     )

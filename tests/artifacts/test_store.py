@@ -60,9 +60,7 @@ def test_a_write_whose_answer_was_lost_is_ours(proxy_store, proxy, etag):
     )
 
 
-def test_a_write_that_another_one_outran_while_the_answer_was_lost_is_not_ours(
-    proxy_store, proxy, endpoint, bucket
-):
+def test_unanswered_write_that_was_outrun_is_not_ours(proxy_store, proxy, endpoint, bucket):
     def meddle(moment, request):
         if moment == "done" and request.operation == "PutObject" and request.fault == "lose_answer":
             endpoint.client("s3").put_object(Bucket=bucket, Key="models/m", Body=b"theirs")
@@ -99,9 +97,7 @@ def test_an_object_that_is_gone_is_not_replaced(store):
 
 
 @pytest.mark.parametrize("operation", ["HeadObject", "GetObject"])
-def test_a_denied_answer_for_what_is_not_listed_means_that_it_is_not_there(
-    proxy_store, proxy, operation
-):
+def test_denied_object_that_is_not_listed_is_absent(proxy_store, proxy, operation):
     """An identity that may list a prefix only gets 403 for a missing object."""
     proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
     assert (proxy_store.head if operation == "HeadObject" else proxy_store.read)("models/m") is None

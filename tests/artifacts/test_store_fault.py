@@ -47,7 +47,7 @@ def test_a_code_of_the_service_has_its_words(code, kind, words):
         raise fault
 
 
-def test_a_role_that_may_not_be_taken_is_a_matter_of_credentials():
+def test_denied_assume_role_is_a_fault_of_credentials():
     fault = answered(
         "AccessDenied", f"{USER}sts:AssumeRole on resource: x", status=403, operation="AssumeRole"
     )

@@ -98,7 +98,7 @@ def faulty(fault):
         (faulty(InputError("cut off", change="x")), "damaged", ("cut off",), MEND),
     ],
 )
-def test_a_need_has_the_state_of_what_is_stored_and_what_makes_it(stored_set, state, why, command):
+def test_need_has_its_state_reason_and_command(stored_set, state, why, command):
     survey_row = row(*([stored_set] if stored_set else []))
     assert (survey_row.state, survey_row.why, survey_row.commands) == (state, why, command)
 
@@ -124,14 +124,12 @@ def test_a_model_may_say_more_than_is_needed():
         ),
     ],
 )
-def test_what_nobody_needs_is_stale_and_names_the_nearest_with_the_difference(
-    needs, stored_set, why
-):
+def test_unneeded_set_is_stale_beside_its_nearest_need(needs, stored_set, why):
     stale = survey_bucket("b", needs, [stored_set])[-1]
     assert (stale.state, stale.why, stale.used_by) == ("stale", why, ())
 
 
-def test_what_tandem_did_not_write_is_said_to_be_not_ours():
+def test_set_without_manifest_and_lease_is_not_ours():
     survey_row = made_up(MODEL, "a", has_manifest=False)
     bare = replace(survey_row, objects=survey_row.objects[:1], lease=None)
     assert [survey_row.state for survey_row in survey_bucket("b", [], [bare])] == ["not ours"]

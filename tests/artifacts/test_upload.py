@@ -50,7 +50,7 @@ def sizes(store):
     return {row.key: row.size for row in store.list("")}
 
 
-def test_every_file_is_stored_below_the_run_and_named_by_the_manifest(store, upload, artifact):
+def test_files_are_stored_below_the_run(store, upload, artifact):
     code, _ = upload()
 
     manifest = read_stored_manifest(store, KEY.prefix)
@@ -100,9 +100,7 @@ def test_a_second_run_sends_nothing_and_says_present(proxy_store, proxy, upload)
     assert {request.method for request in proxy.log} == {"GET"}
 
 
-def test_a_writer_that_is_outrun_at_the_manifest_says_so_and_ends_well(
-    proxy_store, proxy, upload, endpoint, bucket
-):
+def test_writer_outrun_at_the_manifest_ends_well(proxy_store, proxy, upload, endpoint, bucket):
     """Somebody who holds no lease writes the manifest in the last moment."""
     upload()
     theirs = proxy_store.read(f"{KEY.prefix}/tandem-manifest.json").body.replace(
@@ -139,7 +137,7 @@ def folder_of(store, upload):
     return act
 
 
-def test_two_pods_of_one_job_write_to_folders_of_their_own(folder_of, monkeypatch):
+def test_two_pods_of_one_job_write_to_two_folders(folder_of, monkeypatch):
     first = folder_of()
     monkeypatch.setattr("tandem.artifacts.upload.node", lambda: "another-pod")
     second = folder_of()
@@ -149,11 +147,11 @@ def test_two_pods_of_one_job_write_to_folders_of_their_own(folder_of, monkeypatc
     )
 
 
-def test_a_container_that_is_started_again_goes_on_in_the_same_folder(folder_of):
+def test_restarted_container_continues_in_its_folder(folder_of):
     assert folder_of() == folder_of()
 
 
-def test_another_compile_of_one_pod_has_a_folder_of_its_own(folder_of, tmp_path):
+def test_second_compile_of_a_pod_has_another_folder(folder_of, tmp_path):
     first = folder_of()
     write_outcome(tmp_path / "work", began=2.0)
     assert folder_of() != first
@@ -174,9 +172,7 @@ def test_what_was_not_compiled_well_is_not_stored(store, upload, tmp_path, chang
 
 
 @pytest.mark.parametrize("kind", ["bad arguments", "transient"])
-def test_a_compile_that_was_given_up_frees_its_lease_and_is_told_with_the_drivers_words_and_code(
-    store, upload, tmp_path, kind
-):
+def test_failed_compile_frees_its_lease_and_keeps_its_code(store, upload, tmp_path, kind):
     with hold_lease(store, LEASE, HOLDER, 3600, 0, keep=True):
         pass
     attempts = [{"kind": kind, "exit": 70, "seconds": 1.0, "line": "what the log says"}]
@@ -203,9 +199,7 @@ def test_a_compile_that_was_given_up_frees_its_lease_and_is_told_with_the_driver
     )
 
 
-def test_a_lease_that_cannot_be_freed_hides_no_failure_of_the_compile(
-    proxy_store, proxy, upload, tmp_path
-):
+def test_stuck_lease_hides_no_failure_of_the_compile(proxy_store, proxy, upload, tmp_path):
     with hold_lease(proxy_store, LEASE, HOLDER, 3600, 0, keep=True):
         pass
     attempts = [{"kind": "compiler error", "exit": 70, "seconds": 1.0, "line": "x"}]
@@ -220,9 +214,7 @@ def test_a_lease_that_cannot_be_freed_hides_no_failure_of_the_compile(
     )
 
 
-def test_a_lease_that_is_lost_meanwhile_stops_the_writer_before_its_manifest(
-    proxy_store, proxy, upload, endpoint
-):
+def test_lost_lease_stops_the_writer_before_its_manifest(proxy_store, proxy, upload, endpoint):
     theirs = b'{"schema_version": 1, "state": "held", "holder": "usurper", "ttl_s": 3600}'
 
     def usurp(moment, request):

@@ -104,7 +104,7 @@ def test_one_flipped_byte_of_the_manifest_is_found(store, verify):
 
 
 @pytest.mark.usefixtures("stored")
-def test_a_missing_file_and_one_of_another_size_are_named_with_what_to_do(store, verify):
+def test_missing_and_short_files_are_named_with_advice(store, verify):
     first, second, *_ = keys_of(store)
     store.delete([first])
     store.client.put_object(Bucket=store.bucket, Key=second, Body=b"short")

@@ -219,13 +219,13 @@ def value(data: dict[str, Any], path: str) -> Any:
 
 def replaced(data: dict[str, Any], path: str, new: Any) -> dict[str, Any]:
     """Return a copy with another value at a key path."""
-    changed = copy.deepcopy(data)
-    holder(changed, path)[steps(path)[-1]] = new
-    return changed
+    data_copy = copy.deepcopy(data)
+    holder(data_copy, path)[steps(path)[-1]] = new
+    return data_copy
 
 
 def removed(data: dict[str, Any], path: str) -> dict[str, Any]:
     """Return a copy without a key."""
-    changed = copy.deepcopy(data)
-    del holder(changed, path)[steps(path)[-1]]
-    return changed
+    data_copy = copy.deepcopy(data)
+    del holder(data_copy, path)[steps(path)[-1]]
+    return data_copy

@@ -31,7 +31,6 @@ def file(tmp_path: Path) -> Path:
     ("text", "got"),
     [
         ("", "an empty file"),
-        ("# only a comment\n", "an empty file"),
         ("- a\n", "a sequence"),
         ("null\n", "a scalar"),
     ],
@@ -46,33 +45,23 @@ def test_rejects_a_file_that_is_no_mapping(file: Path, text: str, got: str) -> N
     ("text", "change", "line"),
     [
         ("a: 1\n\tb: 2\n", "replace each tab", 2),
-        ("a:\n\t- 1\n", "replace each tab", 2),
         ("a: 1\n---\nb: 2\n", "remove the `---`", 2),
         ("a: [1, 2\n", "close the bracket", 1),
-        ("b: 1\na: {b: 1\n", "close the bracket", 2),
         ('b: 1\na: "open\nc: 2\n', "close the quote", 2),
         ("a: [1,, 2]\n", "close the bracket that begins here; one comma", 1),
         ("a: b: c\n", "put the value in quotes", 1),
         ("a:\n  - 1\n b: 2\n", "indent it", 3),
         ("a: 'x' y\n", "indent it as its neighbors, or put the value in quotes", 1),
-        ("- a\nb: 1\n", "indent it", 2),
-        ("a: -\n- b\n", "indent it", 1),
         ("a: 1\nb\n", "write `key: value`", 2),
         ("%YAML 9.9\n---\na: 1\n", "delete the line", 1),
-        ("%FOO\na: 1\n", "delete the line", 1),
         ("a: *nowhere\n", "put the value in quotes", 1),
-        ("a: &\n", "put the value in quotes", 1),
         ('a: "\\q"\n', "write \\\\", 1),
         ("a: |x\n  b\n", "put the value in quotes, and a value of several lines under its key", 1),
         ("a: 1\n...\nb", "delete the line", 3),
         ("a: 1\nb: \x01\n", "delete the character", 2),
-        ("a: !<x\n", "put the value in quotes", 1),
-        ("a: @x\n", "put the value in quotes", 1),
     ],
 )
-def test_rejects_what_is_no_yaml_at_its_line_and_says_what_to_do(
-    file: Path, text: str, change: str, line: int
-) -> None:
+def test_rejects_what_is_no_yaml_at_its_line(file: Path, text: str, change: str, line: int) -> None:
     file.write_text(text)
     (fault,) = refused(file)
     assert (fault.path, fault.line) == ("", line)
@@ -84,21 +73,17 @@ def test_rejects_what_is_no_yaml_at_its_line_and_says_what_to_do(
     ("text", "path", "got", "line"),
     [
         ("a: 1\na: 2\n", "a", "the key twice (first on line 1)", 2),
-        ("a: {b: 1, b: 2}\n", "a.b", "the key twice (first on line 1)", 1),
         ("a: [{b: 1}, {c: 1, c: 2}]\n", "a[1].c", "the key twice (first on line 1)", 1),
         ('a: 1\n"a": 2\n', "a", "the key twice (first on line 1)", 2),
         ("a: &x 1\nb: *x\n", "b", "an alias (`*name`)", 2),
         ("a: &x {b: 1}\nc:\n  <<: *x\n", "c.<<", "an alias (`*name`)", 3),
-        ("a: &a [*a]\n", "a[0]", "an alias (`*name`)", 1),
         (
             "a: !!python/object/apply:os.system [ls]\n",
             "a",
             "the tag !!python/object/apply:os.system",
             1,
         ),
-        ("a: !!python/object:x.Y {}\n", "a", "the tag !!python/object:x.Y", 1),
         ("a: !secret x\n", "a", "the tag !secret", 1),
-        ("a: !!binary aGk=\n", "a", "the tag !!binary", 1),
         ("a: !!set {x}\n", "a", "the tag !!set", 1),
         ("? [a, b]\n: 1\n", "", "a collection as a key", 1),
         ("a: !!int x\n", "a", "'x'", 1),
@@ -117,11 +102,8 @@ def test_rejects_what_a_spec_never_holds(
     ("raw", "got"),
     [
         (b"a: \xff\n", "byte 0xff at offset 3, which is not UTF-8"),
-        ("a: ü\n".encode("latin-1"), "byte 0xfc at offset 3, which is not UTF-8"),
         ("a: 1\n".encode("utf-16"), "byte 0xff at offset 0, which is not UTF-8"),
         (b"a: x\x00y\n", "no YAML: control"),
-        (b"a: \x07\n", "no YAML: control"),
-        (b"\x7fELF\x02\x01\x01\x00", "no YAML: control"),
     ],
 )
 def test_rejects_bytes_that_are_no_text(file: Path, raw: bytes, got: str) -> None:
@@ -137,12 +119,12 @@ def test_tells_every_fault_of_form_at_once(file: Path) -> None:
 
 def test_rejects_an_alias_bomb_at_once(file: Path) -> None:
     file.write_text(LAUGHS)
-    started = time.perf_counter()
+    start_s = time.perf_counter()
 
     faults = refused(file)
 
     assert {fault.got for fault in faults} == {"an alias (`*name`)"}
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - start_s < 1
 
 
 @pytest.mark.parametrize(
@@ -174,10 +156,7 @@ def test_rejects_a_missing_file(tmp_path: Path) -> None:
         ("a: 1.36", 1.36),
         ('a: "1.36"', "1.36"),
         ("a: 012345678901", "012345678901"),
-        ("a: 111122223333", 111122223333),
         ("a: 2026-05-31", "2026-05-31"),
-        ("a: 2026-05-31T10:00:00Z", "2026-05-31T10:00:00Z"),
-        ("a: 011122223333", "011122223333"),
         ("a: 0x10", "0x10"),
         ("a: 1:00", "1:00"),
         ("a: -010", "-010"),
@@ -186,7 +165,6 @@ def test_rejects_a_missing_file(tmp_path: Path) -> None:
         ("a: 1_000", 1000),
         ("a: 0.5", 0.5),
         ("a: ~", None),
-        ("a:", None),
         ("\ufeffa: 1", 1),
         ("a: 1\r\n", 1),
     ],
@@ -213,7 +191,7 @@ def test_knows_the_line_of_every_key(file: Path) -> None:
     }
 
 
-def test_a_value_of_thousands_of_digits_does_not_hide_its_message(file: Path) -> None:
+def test_value_of_thousands_of_digits_does_not_hide_its_message(file: Path) -> None:
     file.write_text(f"a: {'9' * 5000}\n")
     (fault,) = refused(file)
     assert len(fault.got) < 100

@@ -59,7 +59,7 @@ def test_every_source_names_a_place() -> None:
 
 
 @pytest.mark.parametrize("runtime", known().runtimes.values(), ids=lambda runtime: runtime.name)
-def test_a_runtime_is_spelt_in_all_modes_that_run_where_it_is_rendered(runtime: Runtime) -> None:
+def test_rendered_runtime_spells_every_mode_that_runs(runtime: Runtime) -> None:
     spelling = runtime.spelling
     running = {support.mode for support in runtime.modes if support.verdict.value != "refused"} - {
         "none"
@@ -74,12 +74,12 @@ def test_a_runtime_is_spelt_in_all_modes_that_run_where_it_is_rendered(runtime: 
     assert spelling is None or running <= set(spelling.speculation_neuron_config)
 
 
-def test_the_runtimes_read_the_tuning_that_an_experiment_can_declare_and_no_other() -> None:
+def test_runtimes_read_exactly_the_tuning_of_experiments() -> None:
     read = {
         key
-        for each in known().runtimes.values()
-        if each.spelling
-        for key in each.spelling.tuning_keys
+        for runtime_ in known().runtimes.values()
+        if runtime_.spelling
+        for key in runtime_.spelling.tuning_keys
     }
     assert read == set(TuningSettings.model_fields)
 
@@ -95,7 +95,7 @@ def test_every_proven_target_has_a_model_file() -> None:
 
 
 @pytest.mark.parametrize("model", known().models.values(), ids=lambda model: model.id)
-def test_heads_alone_are_heads_of_something_and_as_wide_as_that(model: ModelConfig) -> None:
+def test_each_head_is_as_wide_as_its_target(model: ModelConfig) -> None:
     assert (model.kind.value == "causal-lm") == (model.head_of is None)
     assert (
         model.head_of is None
@@ -108,9 +108,9 @@ def test_heads_alone_are_heads_of_something_and_as_wide_as_that(model: ModelConf
 )
 def test_an_accelerator_type_has_its_figures_and_is_offered(kind: str) -> None:
     instance = known().instances.instances[kind]
-    named = set(InstanceType.model_fields) - {"resource_slice"}
+    names = set(InstanceType.model_fields) - {"resource_slice"}
 
-    assert [name for name in sorted(named) if getattr(instance, name).value is None] == []
+    assert [name for name in sorted(names) if getattr(instance, name).value is None] == []
     assert instance.physical_cores_per_device.value == 8
     assert max((*instance.device_counts.value, *instance.device_groups.value)) <= (
         instance.devices.value or 0

@@ -36,7 +36,7 @@ def test_this_is_a_checkout_and_a_built_package_is_none(package: Path) -> None:
     assert (is_checkout(), is_checkout(package)) == (True, False)
 
 
-def test_a_built_package_knows_tag_and_base_of_each_image_without_a_recipe(package: Path) -> None:
+def test_built_package_knows_each_images_tag_and_base(package: Path) -> None:
     assert [(image.tag(package), image.base(package)) for image in PROJECT_IMAGES] == [
         (image.tag(), image.base()) for image in PROJECT_IMAGES
     ]
@@ -48,11 +48,11 @@ def test_a_built_package_reads_no_recipe_that_lies_beside_it(package: Path) -> N
     assert TOOLS.base(package) == TOOLS.base()
 
 
-def test_the_experiment_that_comes_with_tandem_has_one_place_in_each() -> None:
+def test_experiment_that_comes_with_tandem_has_one_place_in_each() -> None:
     assert find_built_in_experiment() == ROOT / CHECKOUT_EXPERIMENT
 
 
-def test_the_experiment_that_comes_with_tandem_is_read_where_no_folder_has_it(
+def test_built_in_experiment_is_read_without_a_folder(
     package: Path,
 ) -> None:
     file = load_experiment(package / "experiments", "post", package)

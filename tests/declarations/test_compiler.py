@@ -73,22 +73,22 @@ def from_flags(arguments: tuple[str, ...]) -> Settings:
     """Read a command line as inference_demo's parser does; a flag or word it has not is a
     KeyError."""
     words = list(arguments)
-    found = dict[str, Any]()
+    settings = dict[str, Any]()
     while words:
         flag = words.pop(0)
         if flag == "run":  # the one word between the parser's own flags and those of its command
             continue
         name, behind = DEMO[flag] if flag in DEMO else (flag, OTHERS[flag])
         if behind in {"nothing", "no"}:
-            found[name] = behind == "nothing"
+            settings[name] = behind == "nothing"
         elif behind == "numbers":
-            found[name] = []
+            settings[name] = []
             while words and not words[0].startswith("--"):
-                found[name].append(int(words.pop(0)))
+                settings[name].append(int(words.pop(0)))
         else:
             value = words.pop(0)
-            found[name] = int(value) if behind == "number" else value
-    return found
+            settings[name] = int(value) if behind == "number" else value
+    return settings
 
 
 def compiled(how: CompileCommand) -> Settings:
@@ -99,7 +99,7 @@ def compiled(how: CompileCommand) -> Settings:
     return {**NEURON_CONFIG, **flags, **on}
 
 
-def loaded(told: ServerCommand) -> Settings:
+def loaded(server: ServerCommand) -> Settings:
     """The NeuronConfig that the server's loader makes, with the same reach.
 
     Source: vllm 0.9.1 vllm/model_executor/model_loader/neuronx_distributed.py,
@@ -107,13 +107,13 @@ def loaded(told: ServerCommand) -> Settings:
     _get_neuron_config_after_override; trace_tokengen_model and lora_serving_config are no fields of
     this NeuronConfig. The LNC comes from the variable (models/config.py).
     """
-    arguments = told.arguments
-    given = {arguments[at]: arguments[at + 1] for at in range(1, len(arguments) - 1, 2)}
-    override = json.loads(given["--override-neuron-config"])
-    length = int(given["--max-model-len"])
-    batch = int(given["--max-num-seqs"])
+    arguments = server.arguments
+    flags = {arguments[at]: arguments[at + 1] for at in range(1, len(arguments) - 1, 2)}
+    override = json.loads(flags["--override-neuron-config"])
+    length = int(flags["--max-model-len"])
+    batch = int(flags["--max-num-seqs"])
     shared = {
-        "tp_degree": int(given["--tensor-parallel-size"]),
+        "tp_degree": int(flags["--tensor-parallel-size"]),
         "ctx_batch_size": 1,
         "batch_size": batch,
         "max_context_length": length,
@@ -121,22 +121,25 @@ def loaded(told: ServerCommand) -> Settings:
         "enable_bucketing": True,
         "is_continuous_batching": True,
         "quantized": False,
-        "torch_dtype": given["--dtype"],
-        "logical_nc_config": int(told.environment["NEURON_LOGICAL_NC_CONFIG"]),
+        "torch_dtype": flags["--dtype"],
+        "logical_nc_config": int(server.environment["NEURON_LOGICAL_NC_CONFIG"]),
     }
-    if "--speculative-config" in given:
-        window = json.loads(given["--speculative-config"])["num_speculative_tokens"]
+    if "--speculative-config" in flags:
+        window = json.loads(flags["--speculative-config"])["num_speculative_tokens"]
         own = {"speculation_length": window, "enable_fused_speculation": True}
     else:
         own = {"padding_side": "right", "sequence_parallel_enabled": True}
-    made = {**NEURON_CONFIG, **shared, **own, **override}
-    return {**made, "on_device_sampling_config": {**SAMPLING, **made["on_device_sampling_config"]}}
+    config = {**NEURON_CONFIG, **shared, **own, **override}
+    return {
+        **config,
+        "on_device_sampling_config": {**SAMPLING, **config["on_device_sampling_config"]},
+    }
 
 
-def tuned(declared: Experiment, **tuning: Any) -> Experiment:
-    changed = declared.serving.tuning.model_copy(update=tuning)
-    return declared.model_copy(
-        update={"serving": declared.serving.model_copy(update={"tuning": changed})}
+def tuned(declaration: Experiment, **tuning: Any) -> Experiment:
+    tuning_ = declaration.serving.tuning.model_copy(update=tuning)
+    return declaration.model_copy(
+        update={"serving": declaration.serving.model_copy(update={"tuning": tuning_})}
     )
 
 
@@ -170,19 +173,21 @@ NXDI = [experiment(name) for name in EXPERIMENTS if experiment(name).runtime == 
     eagle()
 ]
 CASES = [
-    pytest.param(tuned(declared, **tuning), variant, id=f"{declared.target}-{variant.name}-{name}")
-    for declared in NXDI
-    for variant in declared.all_variants()
+    pytest.param(
+        tuned(declaration, **tuning), variant, id=f"{declaration.target}-{variant.name}-{name}"
+    )
+    for declaration in NXDI
+    for variant in declaration.all_variants()
     for name, tuning in TUNINGS.items()
 ]
 
 
-@pytest.mark.parametrize(("declared", "variant"), CASES)
+@pytest.mark.parametrize(("declaration", "variant"), CASES)
 def test_the_compile_makes_the_config_that_the_servers_loader_makes(
-    declared: Experiment, variant: Variant
+    declaration: Experiment, variant: Variant
 ) -> None:
-    assert compiled(build_compile_command(declared, variant, known())) == loaded(
-        build_server_command(declared, variant, known())
+    assert compiled(build_compile_command(declaration, variant, known())) == loaded(
+        build_server_command(declaration, variant, known())
     )
 
 
@@ -190,72 +195,22 @@ def test_the_compile_makes_the_config_that_the_servers_loader_makes(
 def test_asynchronous_execution_is_compiled_as_it_is_served(*, asynchronous: bool) -> None:
     post = experiment("post")
     serving = post.serving.model_copy(update={"async_mode": asynchronous})
-    declared = post.model_copy(update={"serving": serving})
+    declaration = post.model_copy(update={"serving": serving})
     assert (
-        compiled(build_compile_command(declared, declared.variants[1], known()))["async_mode"]
+        compiled(build_compile_command(declaration, declaration.variants[1], known()))["async_mode"]
         is asynchronous
     )
 
 
-@pytest.mark.parametrize("declared", NXDI, ids=lambda each: each.target)
-def test_two_variants_are_compiled_alike_but_for_speculation(declared: Experiment) -> None:
+@pytest.mark.parametrize("declaration", NXDI, ids=lambda entry: entry.target)
+def test_two_variants_are_compiled_alike_but_for_speculation(declaration: Experiment) -> None:
     settings = [
-        compiled(build_compile_command(declared, variant, known()))
-        for variant in declared.all_variants()
+        compiled(build_compile_command(declaration, variant, known()))
+        for variant in declaration.all_variants()
     ]
     own = {"speculation_length", "enable_fused_speculation", "enable_eagle_speculation"}
-    left = [{name: value for name, value in each.items() if name not in own} for each in settings]
-    assert all(each == left[0] for each in left)
-
-
-def test_the_posts_speculating_artifact_is_made_by_exactly_this() -> None:
-    post = experiment("post")
-    how = build_compile_command(post, post.variants[1], known())
-
-    assert how.command + how.arguments == (
-        "inference_demo",
-        "--model-type",
-        "qwen3",
-        "--task-type",
-        "causal-lm",
-        "run",
-        "--model-path",
-        "/models/Qwen/Qwen3-32B/9216db5781bf21249d130ec9da846c4624c16137",
-        "--draft-model-path",
-        "/models/Qwen/Qwen3-1.7B/70d244cc86ccca08cf5af4e1e306ecf908b1ad5e",
-        "--compiled-model-path",
-        "/artifact/current",
-        "--tp-degree",
-        "32",
-        "--batch-size",
-        "4",
-        "--max-context-length",
-        "1024",
-        "--seq-len",
-        "1024",
-        "--torch-dtype",
-        "bfloat16",
-        "--logical-nc-config",
-        "2",
-        "--ctx-batch-size",
-        "1",
-        "--enable-bucketing",
-        "--is-continuous-batching",
-        "--padding-side",
-        "right",
-        "--speculation-length",
-        "7",
-        "--save-sharded-checkpoint",
-        "--on-device-sampling",
-        "--global-topk",
-        "256",
-        "--top-k",
-        "1",
-        "--enable-fused-speculation",
-        "--prompt",
-        "compile only",
-        "--compile-only",
-    )
+    left = [{name: value for name, value in entry.items() if name not in own} for entry in settings]
+    assert all(entry == left[0] for entry in left)
 
 
 NATIVE = [
@@ -266,39 +221,39 @@ NATIVE = [
 ]
 
 
-@pytest.mark.parametrize(("declared", "variant"), NATIVE)
-def test_a_native_artifact_is_made_by_the_servers_own_command_with_more_patience(
-    declared: Experiment, variant: Variant
+@pytest.mark.parametrize(("declaration", "variant"), NATIVE)
+def test_native_compile_is_the_servers_command_with_longer_timeouts(
+    declaration: Experiment, variant: Variant
 ) -> None:
-    how = build_compile_command(declared, variant, known())
-    told = build_server_command(declared, variant, known())
-    shared = told.environment.keys() & how.environment.keys()
-    changed = {name for name in shared if how.environment[name] != told.environment[name]}
-    more = set(how.environment) - set(told.environment)
+    how = build_compile_command(declaration, variant, known())
+    server = build_server_command(declaration, variant, known())
+    shared = server.environment.keys() & how.environment.keys()
+    tuning_ = {name for name in shared if how.environment[name] != server.environment[name]}
+    more = set(how.environment) - set(server.environment)
 
-    assert (how.command, how.arguments) == (told.command, told.arguments)
+    assert (how.command, how.arguments) == (server.command, server.arguments)
     assert how.health_url == "http://127.0.0.1:8000/health"
     # it forbids it
-    assert set(told.environment) - set(how.environment) == {"VLLM_NEURON_DISABLE_WARMUP_COMPILE"}
-    assert changed == {"VLLM_ENGINE_READY_TIMEOUT_S"}
+    assert set(server.environment) - set(how.environment) == {"VLLM_NEURON_DISABLE_WARMUP_COMPILE"}
+    assert tuning_ == {"VLLM_ENGINE_READY_TIMEOUT_S"}
     assert all(name.endswith(("_TIMEOUT", "_TIMEOUT_S", "_TIMEOUT_SECONDS")) for name in more)
     assert len(more) == 3
 
 
-@pytest.mark.parametrize(("declared", "variant"), NATIVE)
+@pytest.mark.parametrize(("declaration", "variant"), NATIVE)
 def test_an_engine_may_start_for_as_long_as_any_compile(
-    declared: Experiment, variant: Variant
+    declaration: Experiment, variant: Variant
 ) -> None:
     longest = CompileSettings.model_json_schema()["properties"]["deadline_hours"]["maximum"]
-    how = build_compile_command(declared, variant, known())
+    how = build_compile_command(declaration, variant, known())
     assert int(how.environment["VLLM_ENGINE_READY_TIMEOUT_S"]) == longest * 3600
 
 
-@pytest.mark.parametrize(("declared", "variant"), NATIVE)
-def test_an_engine_that_serves_may_start_for_as_long_as_its_pod(
-    declared: Experiment, variant: Variant
+@pytest.mark.parametrize(("declaration", "variant"), NATIVE)
+def test_serving_engine_may_start_as_long_as_its_pod(
+    declaration: Experiment, variant: Variant
 ) -> None:
-    command = build_server_command(declared, variant, known())
+    command = build_server_command(declaration, variant, known())
     assert (
         int(command.environment["VLLM_ENGINE_READY_TIMEOUT_S"])
         >= STARTUP_PERIOD_S * STARTUP_FAILURES
@@ -310,7 +265,7 @@ def without_devices(name: str) -> Experiment:
 
 
 @pytest.mark.parametrize(
-    ("name", "added"),
+    ("name", "variables"),
     [
         ("post", {"NEURON_PLATFORM_TARGET_OVERRIDE": "trn2"}),
         (
@@ -320,22 +275,22 @@ def without_devices(name: str) -> Experiment:
     ],
 )
 def test_a_compile_without_devices_is_told_so_and_nothing_else(
-    name: str, added: dict[str, str]
+    name: str, variables: dict[str, str]
 ) -> None:
     with_, without = (
-        build_compile_command(declared, declared.variants[0], known())
-        for declared in (experiment(name), without_devices(name))
+        build_compile_command(declaration, declaration.variants[0], known())
+        for declaration in (experiment(name), without_devices(name))
     )
 
     assert without.arguments == with_.arguments
-    assert without.environment == {**with_.environment, **added}
+    assert without.environment == {**with_.environment, **variables}
 
 
 @pytest.mark.parametrize(("name", "sentences"), [("post", 0), ("llama-eagle3", 1)])
 def test_what_no_source_shows_is_said(name: str, sentences: int) -> None:
     unproven = [
-        build_compile_command(declared, declared.variants[0], known()).unproven
-        for declared in (experiment(name), without_devices(name))
+        build_compile_command(declaration, declaration.variants[0], known()).unproven
+        for declaration in (experiment(name), without_devices(name))
     ]
 
-    assert [len(each) for each in unproven] == [sentences, sentences + 1]
+    assert [len(entry) for entry in unproven] == [sentences, sentences + 1]

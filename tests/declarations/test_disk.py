@@ -18,7 +18,7 @@ def test_a_snapshot_is_rounded_up_and_has_room() -> None:
     assert models_gib([known().models[QWEN]]) == 64  # 65,524,246,528 bytes are 61.02 GiB
 
 
-def test_no_snapshot_comes_near_the_limit_at_which_its_pod_is_evicted() -> None:
+def test_every_snapshot_has_two_gib_to_spare() -> None:
     sizes = {model.id: model.bytes.value for model in known().models.values() if model.bytes.value}
     assert not [
         name
@@ -33,13 +33,13 @@ def test_a_model_of_unknown_size_is_asked_room_for() -> None:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_artifact_has_room_for_every_rank_holding_its_own_kv_heads(name: str) -> None:
+def test_artifact_has_room_for_kv_heads_of_every_rank(name: str) -> None:
     """Key and value projections of 8 heads are held once per rank (NxDI
     modules/attention/gqa.py)."""
-    declared = experiment(name)
-    pair = largest_pair(declared, known())
-    degree = declared.serving.tensor_parallel_size
-    replicated = sum(
+    declaration = experiment(name)
+    pair = largest_pair(declaration, known())
+    degree = declaration.serving.tensor_parallel_size
+    copies_bytes = sum(
         2 * model.layers.value * model.hidden_size.value * (model.head_dim.value or 0) * degree * 2
         for model in pair
     )
@@ -47,11 +47,11 @@ def test_an_artifact_has_room_for_every_rank_holding_its_own_kv_heads(name: str)
 
     assert (
         artifact_gib(pair) * GIB
-        > sum(model.bytes.value or 0 for model in pair) + replicated + embeddings
+        > sum(model.bytes.value or 0 for model in pair) + copies_bytes + embeddings
     )
 
 
-def test_the_largest_pair_of_a_sweep_is_target_and_largest_draft() -> None:
+def test_largest_pair_of_a_sweep_is_target_and_largest_draft() -> None:
     assert [model.id for model in largest_pair(experiment("post-drafts-windows"), known())] == [
         QWEN,
         DRAFT,

@@ -17,9 +17,7 @@ def fields(longest: int = 1024, **tuning: list[int]) -> dict[str, Any]:
     ("longest", "buckets"),
     [(64, 1), (128, 1), (129, 1), (256, 2), (513, 3), (1024, 4), (1100, 4), (2048, 5), (6400, 7)],
 )
-def test_prefill_and_decode_each_have_the_powers_of_two_from_128(
-    longest: int, buckets: int
-) -> None:
+def test_prefill_and_decode_have_powers_of_two_from_128(longest: int, buckets: int) -> None:
     assert count_graphs(fields(longest)) == 2 * buckets
 
 

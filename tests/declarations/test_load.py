@@ -41,7 +41,7 @@ def test_the_shipped_files_are_of_good_form(specs: Path) -> None:
     assert load_workspace(specs / "environments", specs / "experiments").faults == ()
 
 
-def test_a_hosted_experiment_without_a_file_is_told_with_those_there_are(folders: Path) -> None:
+def test_hosted_experiment_without_a_file_is_refused(folders: Path) -> None:
     put(folders / "environments" / "home.yaml", {**ENVIRONMENT, "experiments": ["pair", "gone"]})
     (fault,) = loaded(folders).faults
     assert (fault.path, fault.got, fault.allowed) == ("experiments[1]", "'gone'", "pair")
@@ -64,14 +64,7 @@ def test_a_broken_file_hides_neither_its_neighbours_nor_their_faults(folders: Pa
     assert (list(workspace.environments), list(workspace.experiments)) == (["home"], ["pair"])
 
 
-def test_a_hosted_experiment_of_bad_form_is_told_once(folders: Path) -> None:
-    put(folders / "experiments" / "pair.yaml", {**EXPERIMENT, "runtime": None})
-    assert [fault.path for fault in loaded(folders).faults] == ["runtime"]
-
-
-@pytest.mark.parametrize(
-    "stem", ["Upper", "under_score", "a.b", "-dash", "x" * 64, "ünicode", "with space"]
-)
+@pytest.mark.parametrize("stem", ["Upper", "a.b", "-dash", "x" * 64])
 def test_rejects_a_file_name_that_is_no_label(folders: Path, stem: str) -> None:
     put(folders / "environments" / f"{stem}.yaml", ENVIRONMENT)
     (fault,) = loaded(folders).faults
@@ -85,9 +78,7 @@ def test_a_directory_that_ends_like_a_file_is_told(folders: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["environments", "experiments"])
-def test_a_file_that_would_be_passed_over_for_its_ending_is_told(
-    folders: Path, folder: str
-) -> None:
+def test_file_of_another_ending_is_refused(folders: Path, folder: str) -> None:
     (folders / folder / "home.yml").write_text("a: 1")
     (fault,) = loaded(folders).faults
     assert (Path(fault.file).name, fault.change) == ("home.yml", "rename it to home.yaml")
@@ -111,7 +102,7 @@ def test_rejects_every_named_environment_that_is_not_there(folders: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize("name", ["../home", "/etc/passwd", "", ".", "home.yaml", "*"])
+@pytest.mark.parametrize("name", ["../home", "", "home.yaml"])
 def test_rejects_a_name_that_is_a_path(folders: Path, name: str) -> None:
     assert [fault.got for fault in refused(folders, name)] == ["no such file"]
 
@@ -127,20 +118,14 @@ def test_a_named_environment_brings_only_what_it_hosts(folders: Path) -> None:
 
 
 @pytest.mark.parametrize(("folder", "name"), [("environments", "home"), ("experiments", "pair")])
-def test_only_a_file_of_what_is_named_is_refused_for_its_ending(
-    folders: Path, folder: str, name: str
-) -> None:
+def test_ending_of_an_unnamed_file_is_ignored(folders: Path, folder: str, name: str) -> None:
     for stem in (name, "strange"):
         (folders / folder / f"{stem}.yml").touch()
 
     assert [Path(fault.file).name for fault in loaded(folders, "home").faults] == [f"{name}.yml"]
 
 
-def test_an_environment_named_twice_is_loaded_once(folders: Path) -> None:
-    assert list(loaded(folders, "home", "home").environments) == ["home"]
-
-
-def test_an_error_prints_each_fault_on_a_line_of_its_own() -> None:
+def test_error_prints_each_fault_on_a_line_of_its_own() -> None:
     note = {"line": 3, "rule": "r", "source": "s, 2026-11-21"}
     faults = [
         SpecFault("e.yaml", "a.b", "1", "2", "write 2", **note),

@@ -16,8 +16,8 @@ MIRROR = "registry_mirrors.public.ecr.aws"
 
 def faults(path: str, new: object) -> tuple[SpecFault, ...]:
     """Return what is wrong with the whole file after one change."""
-    changed = {**ENVIRONMENT, "registry_mirrors": {"public.ecr.aws": new}}
-    data = changed if path == MIRROR else replaced(ENVIRONMENT, path, new)
+    mirror_data = {**ENVIRONMENT, "registry_mirrors": {"public.ecr.aws": new}}
+    data = mirror_data if path == MIRROR else replaced(ENVIRONMENT, path, new)
     try:
         parse_record(Environment, YamlDocument(file="home.yaml", data=data, lines={}), name="home")
     except SpecError as error:
@@ -26,7 +26,7 @@ def faults(path: str, new: object) -> tuple[SpecFault, ...]:
 
 
 WIDE_DIGITS = "".join(chr(0xFF10 + n % 10) for n in range(12))
-REFUSED = {
+REFUSALS = {
     "account": [WIDE_DIGITS, "12345678901", "1234567890123", "12345678901a"],
     "cluster.access.admin[0]": [
         f"{ARN}{name}" for name in ("*", "A B", "team/*", "", "team/", "a//b")
@@ -65,7 +65,7 @@ REFUSED = {
         *(1796729400, 1796729400.5, None),
     ],
 }
-TAKEN = {
+LEGAL_VALUES = {
     "cluster.access.admin[0]": [
         f"{ARN}Admin",
         f"{ARN}team/Admin",
@@ -87,14 +87,14 @@ TAKEN = {
 
 
 @pytest.mark.parametrize(
-    ("path", "new"), [(path, new) for path, values in REFUSED.items() for new in values]
+    ("path", "new"), [(path, new) for path, values in REFUSALS.items() for new in values]
 )
 def test_rejects_what_would_be_misread(path: str, new: object) -> None:
     assert [fault.path for fault in faults(path, new)] == [path]
 
 
 @pytest.mark.parametrize(
-    ("path", "new"), [(path, new) for path, values in TAKEN.items() for new in values]
+    ("path", "new"), [(path, new) for path, values in LEGAL_VALUES.items() for new in values]
 )
 def test_takes_what_is_as_narrow_as_it_must_be(path: str, new: object) -> None:
     assert faults(path, new) == ()
@@ -105,6 +105,6 @@ def test_a_moment_that_is_none_is_told_with_an_example() -> None:
     assert "2026-12-01T11:30:00Z" in fault.allowed
 
 
-def test_a_name_that_the_file_gives_is_not_offered_as_a_key() -> None:
+def test_name_of_the_file_is_offered_as_no_key() -> None:
     (fault,) = faults("gaurd", {})
     assert "name" not in fault.allowed.split(", ")

@@ -12,7 +12,7 @@ from tandem.declarations.pins import NO_PIN_TEXT, VersionPin, list_pins
 
 def pins(name: str) -> list[VersionPin]:
     mine = environment(name)
-    return list(list_pins(mine, [experiment(hosted) for hosted in mine.experiments], known()))
+    return list(list_pins(mine, [experiment(name_) for name_ in mine.experiments], known()))
 
 
 PINS = [
@@ -50,8 +50,8 @@ def test_with_gitops_no_kubectl_layer_is_pinned() -> None:
 
 def test_kubectl_is_of_the_layer_that_is_locked_and_imported() -> None:
     minor = known().kubernetes.kubectl.value.partition(".")[2]
-    locked = re.findall(
+    minors = re.findall(
         r"aws-cdk\.lambda-layer-kubectl-v(\d+)>=", (ROOT / "pyproject.toml").read_text()
     )
-    assert locked == [minor]
+    assert minors == [minor]
     assert f"import KubectlV{minor}Layer" in (ROOT / "stacks" / "kubectl.py").read_text()

@@ -27,8 +27,11 @@ def told(experiment_: Experiment, variant: Variant) -> ServerCommand:
 
 
 def named(name: str, variant: str) -> ServerCommand:
-    declared = experiment(name)
-    return told(declared, next(each for each in declared.all_variants() if each.name == variant))
+    declaration = experiment(name)
+    return told(
+        declaration,
+        next(variant_ for variant_ in declaration.all_variants() if variant_.name == variant),
+    )
 
 
 def flags(arguments: tuple[str, ...]) -> dict[str, str]:
@@ -60,8 +63,8 @@ EAGLE3 = (
 )
 EAGLE3 += "--max-num-seqs 2 --max-model-len 2048 --dtype bfloat16 --additional-config"
 ALIKE = ("--no-enable-prefix-caching", "--no-async-scheduling")
-FUSED = f'{{"model": "{DRAFT}", "num_speculative_tokens": 7, "max_model_len": 1024}}'
-HEADED = f'{{"method": "eagle3", "model": "{HEAD}", "num_speculative_tokens": 3}}'
+FUSED_CONFIG = f'{{"model": "{DRAFT}", "num_speculative_tokens": 7, "max_model_len": 1024}}'
+HEAD_CONFIG = f'{{"method": "eagle3", "model": "{HEAD}", "num_speculative_tokens": 3}}'
 
 
 @pytest.mark.parametrize(
@@ -75,14 +78,14 @@ HEADED = f'{{"method": "eagle3", "model": "{HEAD}", "num_speculative_tokens": 3}
                 *POST.split(),
                 f'{SHARED}, "enable_fused_speculation": true}}',
                 "--speculative-config",
-                FUSED,
+                FUSED_CONFIG,
             ),
         ),
         ("llama-eagle3", "llama-native", (*EAGLE3.split(), GREEDY, *ALIKE)),
         (
             "llama-eagle3",
             "llama-eagle3",
-            (*EAGLE3.split(), GREEDY, "--speculative-config", HEADED, *ALIKE),
+            (*EAGLE3.split(), GREEDY, "--speculative-config", HEAD_CONFIG, *ALIKE),
         ),
     ],
     ids=["nxdi baseline", "nxdi fused", "native baseline", "native eagle3"],
@@ -94,24 +97,26 @@ def test_a_documented_server_is_told_exactly_this(
     assert named(name, variant).arguments == arguments
 
 
-def test_the_runtimes_data_may_name_a_method_and_keep_the_artifact() -> None:
+def test_runtimes_data_may_name_a_method_and_keep_the_artifact() -> None:
     post = experiment("post")
     runtime = known().runtimes["nxdi-v0"]
     assert runtime.spelling is not None
     spelling = runtime.spelling.model_copy(
         update={"speculation_methods": {"fused": "eagle", "eagle": None}}
     )
-    other = replace(
+    catalogue = replace(
         known(), runtimes={"nxdi-v0": runtime.model_copy(update={"spelling": spelling})}
     )
-    fused = post.variants[1]
+    variant_ = post.variants[1]
 
     config = json.loads(
-        flags(build_server_command(post, fused, other).arguments)["--speculative-config"]
+        flags(build_server_command(post, variant_, catalogue).arguments)["--speculative-config"]
     )
 
     assert config["method"] == "eagle"
-    assert compute_artifact_key(post, fused, other) == compute_artifact_key(post, fused, known())
+    assert compute_artifact_key(post, variant_, catalogue) == compute_artifact_key(
+        post, variant_, known()
+    )
 
 
 def settings(arguments: tuple[str, ...]) -> dict[str, Any]:
@@ -147,16 +152,19 @@ def changed(name: str, *, tuning: dict[str, Any] | None = None, **serving: Any) 
 
 
 @pytest.mark.parametrize("setting", ["fused_qkv", "sequence_parallel_enabled"])
-def test_tuning_is_written_for_every_variant_in_place_of_what_is_told_unasked(setting: str) -> None:
-    tuned = changed("post", tuning={setting: True})
-    assert [settings(told(tuned, each).arguments)[setting] for each in tuned.all_variants()] == [
+def test_declared_tuning_is_written_for_every_variant(setting: str) -> None:
+    declaration = changed("post", tuning={setting: True})
+    assert [
+        settings(told(declaration, variant_).arguments)[setting]
+        for variant_ in declaration.all_variants()
+    ] == [
         True,
         True,
     ]
 
 
-def test_an_optimization_level_is_a_flag_of_its_own_and_no_neuron_setting() -> None:
-    declared = changed("llama-eagle3", tuning={"optimization_level": 2})
-    pairs = flags(told(declared, declared.variants[0]).arguments)
+def test_optimization_level_is_a_flag_and_no_neuron_setting() -> None:
+    declaration = changed("llama-eagle3", tuning={"optimization_level": 2})
+    pairs = flags(told(declaration, declaration.variants[0]).arguments)
     assert pairs["--optimization-level"] == "2"
     assert "optimization_level" not in pairs["--additional-config"]

@@ -19,7 +19,7 @@ from tandem.declarations.record import SpecRecord
 from tandem.declarations.spec_digest import compute_spec_digest, dump_record_yaml
 from tandem.declarations.workspace import load_workspace
 
-DECLARED = {name: environment(name) for name in ENVIRONMENTS} | read_environments()
+ENVIRONMENT_RECORDS = {name: environment(name) for name in ENVIRONMENTS} | read_environments()
 # each would be read as something else by some reader, were it not quoted
 STRANGE_TEXTS = (
     "1.5e3",
@@ -66,9 +66,9 @@ def read_back(folder: Path, *records: SpecRecord) -> list[SpecRecord]:
     return [getattr(workspace, kinds[type(record)])[record.name].record for record in records]
 
 
-@pytest.mark.parametrize("name", DECLARED)
+@pytest.mark.parametrize("name", ENVIRONMENT_RECORDS)
 def test_an_environment_comes_back_equal(name: str, tmp_path: Path) -> None:
-    assert read_back(tmp_path, DECLARED[name]) == [DECLARED[name]]
+    assert read_back(tmp_path, ENVIRONMENT_RECORDS[name]) == [ENVIRONMENT_RECORDS[name]]
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -161,12 +161,15 @@ def test_another_experiment_is_another_digest() -> None:
         pair.model_copy(update={"variants": (pair.variants[0], slower)}),
         pair.model_copy(update={"name": "post-again"}),
     ]
-    assert len({digest(), *(digest(pair=other) for other in others)}) == 4
+    assert len({digest(), *(digest(pair=variation) for variation in others)}) == 4
 
 
 def test_another_runtime_of_the_data_files_is_another_digest() -> None:
     catalogue = known()
     runtime = catalogue.runtimes["nxdi-v0"]
     newer = runtime.model_copy(update={"image": runtime.image.model_copy(update={"tag": "next"})})
-    other = replace(catalogue, runtimes={**catalogue.runtimes, "nxdi-v0": newer})
-    assert compute_spec_digest(environment("post-us-east-2"), experiment("post"), other) != digest()
+    variation = replace(catalogue, runtimes={**catalogue.runtimes, "nxdi-v0": newer})
+    assert (
+        compute_spec_digest(environment("post-us-east-2"), experiment("post"), variation)
+        != digest()
+    )

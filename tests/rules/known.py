@@ -128,8 +128,8 @@ def model(id_: str, **figures: Any) -> ModelConfig:
         "gated": False,
     }
     head_of = figures.pop("head_of", None)
-    wrapped = {name: fig(value) for name, value in {**values, **figures}.items()}
-    return ModelConfig(id=id_, head_of=head_of, sources=SOURCES, **wrapped)
+    figures = {name: fig(value) for name, value in {**values, **figures}.items()}
+    return ModelConfig(id=id_, head_of=head_of, sources=SOURCES, **figures)
 
 
 def _models() -> dict[str, ModelConfig]:
@@ -196,7 +196,7 @@ def _models() -> dict[str, ModelConfig]:
         ),
         model("made-up/medusa", kind="medusa-heads", head_of="Qwen/Qwen3-32B", layers=1),
     ]
-    return {each.id: each for each in models}
+    return {entry.id: entry for entry in models}
 
 
 def _instances() -> InstanceTable:
@@ -335,7 +335,7 @@ def judged(
         for kind, data in files.items()
     }
     experiment = documents.pop("experiment")
-    declared = {
+    records = {
         kind: SpecFile(
             document=document, record=parse_record(Environment, document, name=names[kind])
         )
@@ -345,7 +345,7 @@ def judged(
         document=experiment, record=parse_record(Experiment, experiment, name=names["experiment"])
     )
     faults = check_workspace(
-        Workspace(environments=declared, experiments={"pair": pair}), catalogue or known(), now
+        Workspace(environments=records, experiments={"pair": pair}), catalogue or known(), now
     )
     return tuple(fault for fault in faults if fault.file != "twin.yaml")
 

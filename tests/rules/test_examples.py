@@ -28,7 +28,7 @@ CASES = pytest.mark.parametrize(("rule", "example"), list(EXAMPLES.items()), ids
 
 
 @CASES
-def test_rejects_the_example_at_its_key_and_says_what_to_do(rule: str, example: Example) -> None:
+def test_rejects_the_example_at_its_key(rule: str, example: Example) -> None:
     faults = judged(example.found, example.vary(known()) if example.vary else known())
 
     own = [fault for fault in faults if fault.rule == rule]

@@ -21,7 +21,7 @@ from examples import (
     of_model,
     small,
 )
-from known import EXPERIMENT, fig, judged, known
+from known import fig, judged, known
 
 from tandem.declarations.catalogue import Catalogue, load_catalogue
 from tandem.declarations.workspace import load_workspace
@@ -29,7 +29,7 @@ from tandem.rules import RULES, check_workspace
 from tandem.rules.contexts import DateContext
 
 FAULTS = check_workspace(workspace(), load_catalogue())
-EXPECTED = {
+COMMITTED_WARNINGS = {
     "environments/dev-trn2-3xlarge.yaml": (
         "account-real alarms-heard budget-by-hand images-pinned repository-real"
     ),
@@ -80,11 +80,11 @@ def test_faults_of_a_file_are_told_from_top_to_bottom() -> None:
 
 
 def test_no_fault_is_told_twice() -> None:
-    told = Counter((fault.file, fault.path, fault.got, fault.rule) for fault in FAULTS)
-    assert set(told.values()) == {1}
+    counts = Counter((fault.file, fault.path, fault.got, fault.rule) for fault in FAULTS)
+    assert set(counts.values()) == {1}
 
 
-def test_a_fault_of_a_sweep_is_told_once_at_the_sweep() -> None:
+def test_fault_of_a_sweep_is_told_once_at_the_sweep() -> None:
     sweep = {
         "prefix": "s",
         "mode": "medusa",
@@ -95,7 +95,7 @@ def test_a_fault_of_a_sweep_is_told_once_at_the_sweep() -> None:
     assert faults == [("mode-served", "sweep.mode"), ("draft-by-mode", "sweep.drafts[0]")]
 
 
-def test_a_refused_mode_cites_the_figure_that_decides_and_names_the_nearest_served() -> None:
+def test_refused_mode_cites_its_figure_and_the_nearest() -> None:
     (fault,) = judged({"variants[1].mode": "vanilla"})
     assert fault.source is not None
     assert "libraries/nxd-inference/developer_guides/feature-guide.rst" in fault.source
@@ -121,7 +121,7 @@ def test_an_unproven_mode_names_the_key_that_admits_it() -> None:
 
 
 @pytest.mark.parametrize("mode", ["vanilla", "eagle", "eagle3", "medusa"])
-def test_each_known_word_is_served_or_refused_with_reason_and_nearest(mode: str) -> None:
+def test_each_known_mode_is_served_or_refused_with_reason(mode: str) -> None:
     fault = next(
         fault for fault in judged({"variants[1].mode": mode}) if fault.rule == "mode-served"
     )
@@ -129,7 +129,7 @@ def test_each_known_word_is_served_or_refused_with_reason_and_nearest(mode: str)
     assert fault.change.startswith("nearest: fused")
 
 
-def test_a_sweep_too_long_to_name_is_refused_at_its_prefix() -> None:
+def test_sweep_too_long_to_name_is_refused_at_its_prefix() -> None:
     sweep = {
         "prefix": "p" * 63,
         "mode": "fused",
@@ -169,7 +169,7 @@ def test_an_accepted_experiment_uses_no_more_cores_than_it_claims() -> None:
         ), serving
 
 
-def test_an_unknown_runtime_and_unknown_models_are_told_and_nothing_follows_from_them() -> None:
+def test_unknown_runtime_and_models_cause_no_other_faults() -> None:
     faults = judged({"runtime": "x", "target": "no/such", "variants[1].draft": "no/other"})
     assert sorted(fault.rule or "" for fault in faults) == [
         "draft-known",
@@ -179,7 +179,7 @@ def test_an_unknown_runtime_and_unknown_models_are_told_and_nothing_follows_from
 
 
 PUBLIC = {"access": "public"}
-PRICED = {"usd_per_gb_month": 0.02}
+PRICE = {"usd_per_gb_month": 0.02}
 SUBNET = "subnet-0123456"
 PAGER = {"protocol": "sqs", "endpoint": "arn:aws:sqs:us-east-2:123456789012:pager"}
 LARGE = {"devices": 8, "device_group": 8, "tensor_parallel_size": 32, "cpu": 90, "memory_gib": 256}
@@ -188,8 +188,8 @@ TOO_LARGE = ["device-count", "cores-bound", "group-published", "cpu-fits", "memo
 
 def existing(*subnets: tuple[str, str]) -> dict[str, object]:
     """Return an existing network of these subnets, by the ends of their id and their zone's."""
-    listed = [{"id": f"{SUBNET}{end}", "zone": f"use2-az{zone}"} for end, zone in subnets]
-    return {"network": {**EXISTING, "cidr": "10.0.0.0/16", "subnets": listed}}
+    subnets_ = [{"id": f"{SUBNET}{end}", "zone": f"use2-az{zone}"} for end, zone in subnets]
+    return {"network": {**EXISTING, "cidr": "10.0.0.0/16", "subnets": subnets_}}
 
 
 # what a rule has beyond its example: the changes, and rule and key path of all that is told
@@ -203,7 +203,6 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         ["draft-by-mode variants[0].draft"],
     ),
     "a range that is no address": ({"network.cidr": "10.0.0.300/16"}, ["range-valid network.cidr"]),
-    "a prefix that is none": ({"network.cidr": "10.0.0.0/40"}, ["range-valid network.cidr"]),
     "a URL that cannot be read": (
         {"delivery.repo_url": "https://[x"},
         ["repository-readable delivery.repo_url"],
@@ -223,7 +222,6 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
     "a tag with a long key": ({"tags": {"k" * 128: "v"}}, [f"tags-fit tags.{'k' * 128}"]),
     "a tag with a long value": ({"tags": {"k": "v" * 256}}, ["tags-fit tags.k"]),
     "a tag with a newline": ({"tags": {"k": "two\nlines"}}, ["tags-fit tags.k"]),
-    "a tag with a tab": ({"tags": {"k": "two\twords"}}, ["tags-fit tags.k"]),
     "a tag of our own in another case": (
         {"tags": {"Tandem:Environment": "v"}},
         ["tags-fit tags.Tandem:Environment"],
@@ -324,7 +322,7 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         ["range-valid cluster.endpoint.clients[0]"],
     ),
     "a price of storage to come": (
-        {"artifacts": {**PRICED, "usd_per_gb_month_date": "2031-01-01"}},
+        {"artifacts": {**PRICE, "usd_per_gb_month_date": "2031-01-01"}},
         ["price-to-come artifacts.usd_per_gb_month_date"],
     ),
     "a mirror in the example's account": (
@@ -365,7 +363,6 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         ["experiment-name name"],
     ),
     "the name of a dashboard": ({"experiment.name": "machine"}, ["experiment-folder name"]),
-    "the name of the other dashboard": ({"experiment.name": "money"}, ["experiment-folder name"]),
     "the price of another environment's other kind": (
         {"twin.capacity.kind": "on-demand"},
         ["price-own capacity.usd_per_hour"],
@@ -405,7 +402,7 @@ def test_the_degree_proposed_divides_the_width_of_target_and_draft() -> None:
     assert changes_proposed("degree-divides", {"serving.tensor_parallel_size": 24}) == ["write 16"]
 
 
-def test_the_drafts_proposed_are_smaller_than_the_target_and_of_its_tokenizer() -> None:
+def test_proposed_drafts_are_smaller_and_of_the_same_tokenizer() -> None:
     faults = judged({"variants[1].draft": "made-up/eagle3-qwen"})
 
     (fault,) = [fault for fault in faults if fault.rule == "draft-kind"]
@@ -415,14 +412,14 @@ def test_the_drafts_proposed_are_smaller_than_the_target_and_of_its_tokenizer() 
     assert "vanilla" not in fault.change
 
 
-def test_a_count_of_devices_that_no_claim_has_is_told_once() -> None:
+def test_count_of_devices_that_no_claim_has_is_told_once() -> None:
     changes = {"serving.devices": 3, "serving.tensor_parallel_size": 8, "serving.cpu": 40}
     faults = [fault for fault in judged(changes) if fault.severity == "refusal"]
     assert [fault.rule for fault in faults] == ["device-count"]
     assert "devices: 4" in faults[0].change
 
 
-def test_a_swept_name_that_a_written_variant_has_is_to_be_renamed() -> None:
+def test_swept_name_of_a_written_variant_is_to_change() -> None:
     sweep = {
         "prefix": "fast",
         "mode": "fused",
@@ -436,16 +433,14 @@ def test_a_swept_name_that_a_written_variant_has_is_to_be_renamed() -> None:
 @pytest.mark.parametrize(
     ("batch", "change"), [(700, "write devices: 16 in the experiment, or lower"), (4096, "lower")]
 )
-def test_only_a_claim_that_can_be_bound_is_proposed_for_more_memory(
-    batch: int, change: str
-) -> None:
+def test_only_a_bindable_claim_is_proposed(batch: int, change: str) -> None:
     changes = {"serving.max_num_seqs": min(batch, 1024), "serving.max_model_len": 1024}
     if batch > 1024:
         changes["serving.max_model_len"] = 4096
 
-    (found,) = changes_proposed("device-memory", changes)
+    (change_,) = changes_proposed("device-memory", changes)
 
-    assert found.startswith(change)
+    assert change_.startswith(change)
 
 
 @pytest.mark.parametrize(
@@ -462,18 +457,16 @@ def test_only_a_claim_that_can_be_bound_is_proposed_for_more_memory(
 def test_a_target_that_drafts_for_itself_is_counted_twice(
     rule: str, changes: dict[str, object], catalogue: Catalogue
 ) -> None:
-    for draft, is_refused in (("Qwen/Qwen3-1.7B", False), ("Qwen/Qwen3-32B", True)):
+    for draft, has_fault in (("Qwen/Qwen3-1.7B", False), ("Qwen/Qwen3-32B", True)):
         faults = judged({**changes, "variants[1].draft": draft}, catalogue)
-        assert (rule in {fault.rule for fault in faults}) is is_refused
+        assert (rule in {fault.rule for fault in faults}) is has_fault
 
 
 @pytest.mark.parametrize(
     ("policy", "change"),
     [("policy/Edge", "write Edge"), ("policy/team/Edge", "write team/Edge")],
 )
-def test_the_name_proposed_for_a_boundary_is_the_name_of_that_policy(
-    policy: str, change: str
-) -> None:
+def test_boundarys_arn_is_cut_to_its_policys_name(policy: str, change: str) -> None:
     changes = {"bootstrap.permissions_boundary": f"arn:aws:iam::210987654321:{policy}"}
     assert changes_proposed("boundary-name", changes) == [change]
 
@@ -484,21 +477,8 @@ def test_a_budget_below_one_hour_is_raised_only(budget_usd: int, change: str) ->
     assert changes_proposed("budget-holds-run", changes) == [f"raise it{change}"]
 
 
-@pytest.mark.parametrize("file", EXPECTED)
+@pytest.mark.parametrize("file", COMMITTED_WARNINGS)
 def test_a_committed_file_breaks_only_the_expected_warnings(file: str) -> None:
     assert {fault.rule for fault in FAULTS if fault.file == str(ROOT / file)} == set(
-        EXPECTED[file].split()
+        COMMITTED_WARNINGS[file].split()
     )
-
-
-def test_no_committed_file_is_refused() -> None:
-    assert [str(fault) for fault in FAULTS if fault.severity == "refusal"] == []
-
-
-def test_every_committed_file_is_expected_to_break_something_known() -> None:
-    assert {fault.file for fault in FAULTS} == {str(ROOT / file) for file in EXPECTED}
-
-
-def test_the_clean_experiment_is_a_copy_of_the_posts() -> None:
-    post = workspace().experiments["post"].document.data
-    assert {**EXPERIMENT["serving"]} == post["serving"]

@@ -45,7 +45,7 @@ def told(specs: Path, *, refusals: bool = True) -> set[tuple[str | None, str]]:
     }
 
 
-def test_a_spoilt_leaf_in_an_account_of_its_own_warns_of_nothing(specs: Path) -> None:
+def test_spoilt_leaf_raises_no_python_warning(specs: Path) -> None:
     spoil(
         specs,
         ENVIRONMENT,
@@ -83,9 +83,9 @@ def test_a_spoilt_leaf_of_an_environment_hides_no_rule(
     specs: Path, old: str, new: str, path: str
 ) -> None:
     spoil(specs, ENVIRONMENT, (old, new), ('kubernetes: "1.36"', 'kubernetes: "1.20"'))
-    found = told(specs)
-    assert {(None, path), ("kubernetes-floor", "cluster.kubernetes")} <= found
-    assert not any(rule and at == path for rule, at in found)
+    rules_and_paths = told(specs)
+    assert {(None, path), ("kubernetes-floor", "cluster.kubernetes")} <= rules_and_paths
+    assert not any(rule and at == path for rule, at in rules_and_paths)
 
 
 def test_a_spoilt_environment_hides_no_fault_of_its_experiment(specs: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_spoilt_environment_hides_no_fault_of_its_experiment(specs: Path) -> N
     assert "shm-in-memory" in {fault.rule for fault in check_workspace(workspace, load_catalogue())}
 
 
-def test_a_file_that_cannot_be_mended_is_judged_in_form_alone(specs: Path) -> None:
+def test_file_that_cannot_be_mended_is_judged_in_form_alone(specs: Path) -> None:
     spoil(
         specs, EXPERIMENT, ("serving:", "serving: 3\nno_serving:"), ("shm_gib: 16", "shm_gib: 256")
     )
