@@ -87,8 +87,10 @@ def resolve_key(
     sides += read_stored_sides()
     if match := _match_word(word, sides):
         return match
-    names = [*dict.fromkeys(name for side in sides for name in (*side.aliases, side.name))]
-    raise build_name_error(f"{word!r} is no variant, no key and no file", word, names)
+    names: dict[str, None] = {}
+    for side in sides:
+        names |= dict.fromkeys((*side.aliases, side.name))
+    raise build_name_error(f"{word!r} is no variant, no key and no file", word, list(names))
 
 
 def build_name_error(problem: str, name: str, names: Sequence[str]) -> InputError:

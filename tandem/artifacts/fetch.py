@@ -95,22 +95,20 @@ def _download_models(
 ) -> None:
     """Download every file of every model; files that are already whole stay."""
     manifests: dict[job_env.ModelReference, sets.Manifest] = {}
+    needed_bytes = 0
     for model in models:
-        if (manifest := sets.find_stored_set(store, model)) is None:
-            problem = f"the model {model.name} is not staged"
+        manifest = sets.find_stored_set(store, model)
+        if manifest is None:
+            problem = f"the model {model.name} is not staged: it has no manifest"
             where = store.url(sets.manifest_key(model.prefix))
-            raise InputError(
-                f"{problem}: it has no manifest", where=where, change=f"stage it: {model.command}"
-            )
+            raise InputError(problem, where=where, change=f"stage it: {model.command}")
         manifests[model] = manifest
+        missing = [
+            file for file in manifest.files if not (folder / model.path / file.path).exists()
+        ]
+        needed_bytes += sum(file.size for file in missing) + DISK_SPACE_FACTOR * manifest.size
+
     create_open_folder(folder)
-    files = [
-        (folder / model.path / file.path, file.size)
-        for model in models
-        for file in manifests[model].files
-    ]
-    missing_bytes = sum(size for path, size in files if not path.exists())
-    needed_bytes = missing_bytes + DISK_SPACE_FACTOR * sum(size for _, size in files)
     require_disk_space(folder, needed_bytes, "bringing the models and making the artifact")
     for model, manifest in manifests.items():
         start_s = time.monotonic()

@@ -17,7 +17,7 @@ from typing import Literal
 
 from tandem.artifacts import manifest as sets
 from tandem.artifacts.explain import KeySide
-from tandem.artifacts.lease import LeaseState, parse_lease
+from tandem.artifacts.lease import LeaseState, read_lease
 from tandem.artifacts.store import ObjectStore, ObjectSummary, OpenUpload
 from tandem.errors import ExternalError, SchemaError, TandemError
 
@@ -170,10 +170,11 @@ def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[S
     Raises:
         TandemError: the bucket cannot be listed.
     """
-    objects = [summary for top in PREFIX_DEPTHS for summary in store.list(f"{top}/")]
-    uploads = [
-        upload for top in PREFIX_DEPTHS if with_uploads for upload in store.list_uploads(f"{top}/")
-    ]
+    objects: list[ObjectSummary] = []
+    uploads: list[OpenUpload] = []
+    for top in PREFIX_DEPTHS:
+        objects += store.list(f"{top}/")
+        uploads += store.list_uploads(f"{top}/") if with_uploads else ()
     by_prefix = {
         prefix: tuple(group)
         for prefix, group in groupby(objects, key=lambda row: set_prefix(row.key))
@@ -193,10 +194,11 @@ def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[S
 
 def find_read_fault(stored_sets: Iterable[StoredSet]) -> ExternalError | None:
     """Return the first manifest or lease that S3 failed to read; rights may be missing."""
-    faults = (
-        fault for stored_set in stored_sets for fault in (stored_set.fault, stored_set.lease_fault)
-    )
-    return next((fault for fault in faults if isinstance(fault, ExternalError)), None)
+    for stored_set in stored_sets:
+        for fault in (stored_set.fault, stored_set.lease_fault):
+            if isinstance(fault, ExternalError):
+                return fault
+    return None
 
 
 def list_artifact_sides(stored_sets: Sequence[StoredSet], url: str) -> Iterator[KeySide]:
@@ -242,18 +244,13 @@ def _read_set(
     stored_set = StoredSet(kind=kind, prefix=prefix, objects=objects, open_uploads=uploads)
     manifest = lease = fault = lease_fault = None
     try:
-        manifest = (
-            sets.read_stored_manifest(store, prefix)
-            if stored_set.manifest_key in stored_set.keys
-            else None
-        )
+        if stored_set.manifest_key in stored_set.keys:
+            manifest = sets.read_stored_manifest(store, prefix)
     except TandemError as error:
         fault = error
     try:
-        lease_object = (
-            store.read(stored_set.lease_key) if stored_set.lease_key in stored_set.keys else None
-        )
-        lease = parse_lease(lease_object, store.url(stored_set.lease_key)) if lease_object else None
+        if stored_set.lease_key in stored_set.keys:
+            lease = read_lease(store, stored_set.lease_key)
     except TandemError as error:
         lease_fault = error
     return replace(stored_set, manifest=manifest, fault=fault, lease=lease, lease_fault=lease_fault)

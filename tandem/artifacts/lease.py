@@ -89,6 +89,16 @@ def parse_lease(lease_object: ObjectContent, where: str) -> LeaseState:
     return LeaseState(holder=holder, ends_at=ends_at, is_active=not is_over)
 
 
+def read_lease(store: ObjectStore, key: str) -> LeaseState | None:
+    """Return the state of a stored lease; None if there is none.
+
+    Raises:
+        TandemError: S3 failed, or the object is no lease.
+    """
+    lease_object = store.read(key)
+    return parse_lease(lease_object, store.url(key)) if lease_object else None
+
+
 def parse_ttl_s(text: str) -> float:
     """Parse the duration of a lease in seconds.
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from tandem.declarations import names
 from tandem.declarations.catalogue import Catalogue
-from tandem.declarations.experiment import Experiment
+from tandem.declarations.experiment import Experiment, Variant
 from tandem.declarations.variant_key import compute_artifact_key
 
 
@@ -54,29 +54,34 @@ def list_needs(
         is_foreign: whether the environment's name stands in front of each user.
     """
     prefix = f"{environment}:" if is_foreign else ""
-    for experiment, variant in (
-        (owner, variant) for owner in experiments for variant in owner.all_variants()
-    ):
-        user = (f"{prefix}{experiment.name}/{variant.name}",)
-        for model_id in filter(None, (experiment.target, variant.draft)):
-            model = catalogue.models[model_id]
-            yield BucketNeed(
-                kind="model",
-                name=model.full_id(),
-                prefix=model.prefix(),
-                used_by=user,
-                fields={"id": model.id, "revision": model.revision_or_main()},
-                command=names.stage_command(environment, experiment.name),
-            )
-        key = compute_artifact_key(experiment, variant, catalogue)
+    for experiment in experiments:
+        for variant in experiment.all_variants():
+            user = f"{prefix}{experiment.name}/{variant.name}"
+            yield from _list_variant_needs(environment, experiment, variant, user, catalogue)
+
+
+def _list_variant_needs(
+    environment: str, experiment: Experiment, variant: Variant, user: str, catalogue: Catalogue
+) -> Iterator[BucketNeed]:
+    for model_id in filter(None, (experiment.target, variant.draft)):
+        model = catalogue.models[model_id]
         yield BucketNeed(
-            kind="artifact",
-            name=key.name,
-            prefix=key.prefix,
-            fields=key.as_fields(),
-            used_by=user,
-            command=names.compile_command(environment, experiment.name),
+            kind="model",
+            name=model.full_id(),
+            prefix=model.prefix(),
+            fields={"id": model.id, "revision": model.revision_or_main()},
+            used_by=(user,),
+            command=names.stage_command(environment, experiment.name),
         )
+    key = compute_artifact_key(experiment, variant, catalogue)
+    yield BucketNeed(
+        kind="artifact",
+        name=key.name,
+        prefix=key.prefix,
+        fields=key.as_fields(),
+        used_by=(user,),
+        command=names.compile_command(environment, experiment.name),
+    )
 
 
 def merge_needs(needs: Iterable[BucketNeed]) -> tuple[BucketNeed, ...]:

@@ -46,13 +46,19 @@ _HINTS = (
 )
 
 
+def _list_plain_resolvers() -> dict[str, list[Any]]:
+    """Return YAML's own resolvers of null, true and false, by the first letter."""
+    tags = (f"{_TAG}null", f"{_TAG}bool")
+    resolvers = {}
+    for letter, entries in yaml.SafeLoader.yaml_implicit_resolvers.items():
+        resolvers[letter] = [entry for entry in entries if entry[0] in tags]
+    return resolvers
+
+
 class _PlainLoader(_Loader):  # type: ignore[misc]  # a class that PyYAML may have compiled
     """Resolves what a plain scalar is, as the module says."""
 
-    yaml_implicit_resolvers: ClassVar = {
-        letter: [entry for entry in entries if entry[0] in (f"{_TAG}null", f"{_TAG}bool")]
-        for letter, entries in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
+    yaml_implicit_resolvers: ClassVar = _list_plain_resolvers()
 
 
 _DIGITS = list("-+0123456789")

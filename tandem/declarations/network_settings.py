@@ -102,10 +102,10 @@ class ExistingNetwork(SpecRecord):
         """The subnets of the control plane, as declared or by default."""
         if self.control_plane_subnets is not None:
             return self.control_plane_subnets
-        return tuple(
-            next(subnet for subnet in self.subnets if subnet.zone == zone)
-            for zone in self.base_zones
-        )
+        first_subnets: dict[str, ExistingSubnet] = {}
+        for subnet in self.subnets:
+            first_subnets.setdefault(subnet.zone, subnet)
+        return tuple(first_subnets[zone] for zone in self.base_zones)
 
     @property
     def cidrs(self) -> tuple[str, ...]:

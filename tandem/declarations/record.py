@@ -207,9 +207,10 @@ def list_record_types(schema: Any) -> list[type[SpecRecord]]:
         schema = schema.annotation
     if isinstance(schema, type) and issubclass(schema, SpecRecord):
         return [schema]
-    return [
-        record_type for argument in get_args(schema) for record_type in list_record_types(argument)
-    ]
+    record_types: list[type[SpecRecord]] = []
+    for argument in get_args(schema):
+        record_types += list_record_types(argument)
+    return record_types
 
 
 def _records_by_kind(schema: Any) -> dict[str, type[SpecRecord]]:
@@ -237,12 +238,11 @@ _LIMITS = {
 
 def describe_allowed_values(field: FieldInfo) -> str:
     """Say in words what a field takes, and its limits; the generated docs print the same."""
-    limits = [
-        f"{words} {getattr(note, name)}"
-        for note in field.metadata
-        for name, words in _LIMITS.items()
-        if getattr(note, name, None) is not None
-    ]
+    limits = []
+    for note in field.metadata:
+        for name, words in _LIMITS.items():
+            limit = getattr(note, name, None)
+            limits += [f"{words} {limit}"] if limit is not None else []
     allowed = _own_description(field) or _describe_type(field.annotation)
     return f"{allowed}, {' '.join(limits)}" if limits else allowed
 

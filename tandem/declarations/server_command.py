@@ -62,24 +62,25 @@ def build_server_command(
         },
     }
     if variant.mode != "none":
+        config: dict[str, object] = {}
         method = spelling.speculation_methods[variant.mode]
-        config = {
-            **({"method": method} if method else {}),
-            **({"model": model_folder(catalogue.models[variant.draft])} if variant.draft else {}),
-            "num_speculative_tokens": variant.num_speculative_tokens,
-            **(
-                {"max_model_len": serving.max_model_len}
-                if spelling.draft_takes_max_model_len
-                else {}
-            ),
-        }
+        if method:
+            config["method"] = method
+        if variant.draft:
+            config["model"] = model_folder(catalogue.models[variant.draft])
+        config["num_speculative_tokens"] = variant.num_speculative_tokens
+        if spelling.draft_takes_max_model_len:
+            config["max_model_len"] = serving.max_model_len
         flags["--speculative-config"] = json.dumps(config)
+
     # the model comes first and bare: `vllm serve` took --model for a while, later releases do not
-    arguments = (model_folder(target), *(str(part) for pair in flags.items() for part in pair))
+    arguments = [model_folder(target)]
+    for flag, value in flags.items():
+        arguments += [flag, str(value)]
     async_arguments = () if serving.async_mode else spelling.async_off_arguments
     return ServerCommand(
         command=spelling.command,
-        arguments=arguments + spelling.constant_arguments + async_arguments,
+        arguments=(*arguments, *spelling.constant_arguments, *async_arguments),
         environment={
             **spelling.compile_environment,
             **spelling.environment,

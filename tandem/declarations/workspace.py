@@ -65,39 +65,22 @@ def load_workspace(
             " or name other folders by --environments and --experiments"
         )
         faults.append(SpecFault(str(environments_folder), "", got, allowed, change))
-    present = ", ".join(sorted(environment_files)) or "none yet"
-    missing = []
-    for name in names:
-        if name not in environment_files:
-            change = f"name one of these, or make it with `{quote_command('tandem', 'new', name)}`"
-            missing.append(
-                SpecFault(
-                    str(environments_folder / f"{name}.yaml"), "", "no such file", present, change
-                )
-            )
-    if missing:
-        raise SpecError(missing)
+    _require_named_files(environments_folder, environment_files, names)
     chosen_files = {name: environment_files[name] for name in names or environment_files}
     environments, partial_environments = _parse_files(Environment, chosen_files, faults)
-    hosts = [
-        file.record.__dict__ for file in (*environments.values(), *partial_environments.values())
-    ]
-    host_names = {name for host in hosts for name in host.get("experiments", ())}
+
+    host_names: set[str] = set()
+    for file in (*environments.values(), *partial_environments.values()):
+        host_names |= set(file.record.__dict__.get("experiments", ()))
     names_to_load = sorted(host_names & set(experiment_files)) if names else experiment_files
     hosted_files = {name: experiment_files[name] for name in names_to_load}
     experiments, partial_experiments = _parse_files(Experiment, hosted_files, faults)
-    wanted = {*names, *host_names} if names else None
-    faults += _refuse_endings(environments_folder, wanted) + _refuse_endings(
-        experiments_folder, wanted
-    )
-    for file in environments.values():
-        for index, name in enumerate(file.record.experiments):
-            if name not in experiment_files:
-                allowed = ", ".join(sorted(experiment_files)) or "none yet"
-                change = f"write experiments/{name}.yaml, or host another"
-                faults.append(
-                    file.document.build_fault(f"experiments[{index}]", repr(name), allowed, change)
-                )
+
+    names_to_check = {*names, *host_names} if names else None
+    for folder in (environments_folder, experiments_folder):
+        faults += _refuse_endings(folder, names_to_check)
+    for environment_file in environments.values():
+        faults += _list_missing_experiments(environment_file, experiment_files)
     return Workspace(
         environments=environments,
         experiments=experiments,
@@ -105,6 +88,33 @@ def load_workspace(
         partial_environments=partial_environments,
         partial_experiments=partial_experiments,
     )
+
+
+def _require_named_files(folder: Path, files: dict[str, Path], names: tuple[str, ...]) -> None:
+    """Refuse the names that have no file."""
+    allowed = ", ".join(sorted(files)) or "none yet"
+    faults = []
+    for name in names:
+        if name not in files:
+            change = f"name one of these, or make it with `{quote_command('tandem', 'new', name)}`"
+            path = str(folder / f"{name}.yaml")
+            faults.append(SpecFault(path, "", "no such file", allowed, change))
+    if faults:
+        raise SpecError(faults)
+
+
+def _list_missing_experiments(
+    file: SpecFile[Environment], experiment_files: dict[str, Path]
+) -> list[SpecFault]:
+    """Return a fault for each experiment that an environment hosts and no file declares."""
+    allowed = ", ".join(sorted(experiment_files)) or "none yet"
+    faults = []
+    for index, name in enumerate(file.record.experiments):
+        if name not in experiment_files:
+            path = f"experiments[{index}]"
+            change = f"write experiments/{name}.yaml, or host another"
+            faults.append(file.document.build_fault(path, repr(name), allowed, change))
+    return faults
 
 
 def load_experiment(folder: Path, name: str, root: Path = ROOT) -> SpecFile[Experiment]:
@@ -143,11 +153,11 @@ def _list_files(folder: Path) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
-def _refuse_endings(folder: Path, wanted: set[str] | None) -> list[SpecFault]:
-    """Return a fault for each file of a folder that ends in .yml; None wants every file."""
+def _refuse_endings(folder: Path, names: set[str] | None) -> list[SpecFault]:
+    """Return a fault for each file of a folder that ends in .yml; None for every file."""
     faults = []
     for path in sorted(folder.glob("*.yml")):
-        if wanted is None or path.stem in wanted:
+        if names is None or path.stem in names:
             got = "a file that is passed over for its ending, .yml"
             change = f"rename it to {path.stem}.yaml"
             faults.append(SpecFault(str(path), "", got, "files ending in .yaml", change))

@@ -130,8 +130,8 @@ def _find_waiting_compiles(context: HostingContext) -> Iterable[RuleFinding]:
     # a Job without room waits, and its deadline runs from its creation
     experiment = context.experiment
     devices = context.instance.devices.value or 0
-    fields = ("mode", "draft", "num_speculative_tokens")
-    artifacts = {tuple(getattr(arm.variant, field) for field in fields) for arm in context.arms}
+    variants = [arm.variant for arm in context.arms]
+    artifacts = {(arm.mode, arm.draft, arm.num_speculative_tokens) for arm in variants}
     count = min(len(artifacts), devices // experiment.serving.devices)
     for name, limit in _compile_limits(context).items():
         share = getattr(experiment.compile, name) or getattr(experiment.serving, name)

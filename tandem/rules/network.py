@@ -289,11 +289,10 @@ def _find_missing_admin(context: EnvironmentContext) -> Iterable[RuleFinding]:
 @RULES.refuse_repeats("principal-once", _ENTRIES, "2026-11-21")
 def _list_principals(context: EnvironmentContext) -> list[tuple[str, str]]:
     """Each principal is of one kind only."""
-    entries = [
-        index_paths(f"cluster.access.{kind}", arns)
-        for kind, arns in context.environment.cluster.access
-    ]
-    return [entry for kind_entries in entries for entry in kind_entries]
+    entries: list[tuple[str, str]] = []
+    for kind, arns in context.environment.cluster.access:
+        entries += index_paths(f"cluster.access.{kind}", arns)
+    return entries
 
 
 @RULES.refuse("principal-partition", _PARTITIONS, "2026-11-28")

@@ -114,23 +114,27 @@ _V0_DRAFTED: dict[str, type[Counter | Gauge]] = {
     **dict.fromkeys(("draft_acceptance_rate", "efficiency"), Gauge),
     **dict.fromkeys(("num_accepted_tokens", "num_draft_tokens", "num_emitted_tokens"), Counter),
 }
-_REQUEST_TIMES = tuple(
-    f"request_{part}_time_seconds" for part in ("queue", "inference", "prefill", "decode")
+_REQUEST_TIMES = (
+    "request_queue_time_seconds",
+    "request_inference_time_seconds",
+    "request_prefill_time_seconds",
+    "request_decode_time_seconds",
 )
-_REQUEST_TOKENS = tuple(
-    f"request_{name}"
-    for name in (
-        "prompt_tokens",
-        "generation_tokens",
-        "max_num_generation_tokens",
-        "params_max_tokens",
-    )
+_REQUEST_TOKENS = (
+    "request_prompt_tokens",
+    "request_generation_tokens",
+    "request_max_num_generation_tokens",
+    "request_params_max_tokens",
 )
-_CACHES = tuple(
-    f"{cache}_{event}"
-    for cache in ("prefix_cache", "external_prefix_cache", "mm_cache")
-    for event in ("queries", "hits")
-)  # all of these caches are off
+# all of these caches are off
+_CACHES = (
+    "prefix_cache_queries",
+    "prefix_cache_hits",
+    "external_prefix_cache_queries",
+    "external_prefix_cache_hits",
+    "mm_cache_queries",
+    "mm_cache_hits",
+)
 _ESTIMATES = (
     "estimated_flops_per_gpu",
     "estimated_read_bytes_per_gpu",
@@ -188,12 +192,10 @@ _LABELLED: tuple[tuple[type[Counter | Gauge], Wire, str, str, tuple[str, ...]], 
 
 def length_buckets(max_length: int) -> list[int]:
     """Return 1, 2, 5, 10, 20, ... up to `max_length`: vLLM's buckets of a request's tokens."""
-    return [
-        bucket
-        for power in range(len(str(max_length)))
-        for bucket in (10**power, 2 * 10**power, 5 * 10**power)
-        if bucket <= max_length
-    ]
+    buckets: list[int] = []
+    for power in range(len(str(max_length))):
+        buckets += (10**power, 2 * 10**power, 5 * 10**power)
+    return [bucket for bucket in buckets if bucket <= max_length]
 
 
 class MetricsPage:

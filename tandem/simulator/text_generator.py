@@ -42,13 +42,11 @@ def token_id(piece: str) -> int:
 def _read_grammar() -> dict[str, list[list[str]]]:
     """Return the grammar: symbol -> its alternatives, each a row of symbols and words."""
     grammar: dict[str, str] = yaml.safe_load(_WORDS_FILE.read_text())
-    return {
-        symbol: [
-            alternative.split()
-            for alternative in (text.split("|") if "|" in text else text.split())
-        ]
-        for symbol, text in grammar.items()
-    }
+    alternatives = {}
+    for symbol, text in grammar.items():
+        rows = text.split("|") if "|" in text else text.split()
+        alternatives[symbol] = [row.split() for row in rows]
+    return alternatives
 
 
 def generate_text(key: str, *, paragraphs: bool = True) -> Iterator[str]:
