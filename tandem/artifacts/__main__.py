@@ -24,15 +24,15 @@ COMMANDS = {
     "fetch": (
         "before a compile: bring the staged models to local disk, or say that the artifact is there"
     ),
-    "verify": "hold an artifact, local or stored, against its key and its manifest",
+    "verify": "compare an artifact, local or stored, with its key and its manifest",
     "upload": "after a compile: verify the artifact, store it, write its manifest last",
-    "fetch-tasks": "before tasks are asked: bring the declared task sets to local disk",
-    "keep": "after a measurement: store its results, and end as it ended",
+    "fetch-tasks": "before the quality tasks: bring the declared task sets to local disk",
+    "keep": "after a measurement: store its results, and exit with its code",
     "admit": "before serving: compare artifact and Deployment, refuse or make the artifact local",
 }
 # modules whose name differs from the command
 MODULES = {"fetch-tasks": "task_sets", "keep": "upload_results"}
-ABOUT = "stage models, compile variants, and hold what is stored against its key and its bytes"
+ABOUT = "stage models, compile variants, and compare what is stored with its key and its bytes"
 EPILOG = (
     "exit codes: 0 done, or present already; 1 stale; 2 bad input; 3 an external service failed"
 )

@@ -128,7 +128,7 @@ def _refuse_faults(lines: Sequence[str], where: Path) -> None:
     for line in lines:
         log_event(line, level="error", where=str(where))
     if lines:
-        problem = f"the artifact is not the one this Deployment asks for: {'; '.join(lines)}"
+        problem = f"the stored artifact does not match this Deployment: {'; '.join(lines)}"
         change = f"deploy what was compiled, or compile what is deployed: {read_compile_command()}"
         raise StaleError(problem, where=str(where), change=change)
 

@@ -89,7 +89,9 @@ def _read_rejection(store: ObjectStore, run_name: str, key: ArtifactKey) -> sets
     )
     if rejection is None:
         change = "name the run as the log of the upload does: --refused RUN"
-        raise InputError("nothing was refused here", where=store.url(rejection_key), change=change)
+        raise InputError(
+            "no upload refused this run", where=store.url(rejection_key), change=change
+        )
     manifest = sets.parse_manifest(rejection.body, store.url(rejection_key))
     sets.require_target(manifest, key, store.url(f"{key.prefix}/{run_name}/"))
     made = dict(manifest.made)

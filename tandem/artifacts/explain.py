@@ -90,7 +90,7 @@ def resolve_key(
     names: dict[str, None] = {}
     for side in sides:
         names |= dict.fromkeys((*side.aliases, side.name))
-    raise build_name_error(f"{word!r} is no variant, no key and no file", word, list(names))
+    raise build_name_error(f"{word!r} is not a variant, a key or a file", word, list(names))
 
 
 def build_name_error(problem: str, name: str, names: Sequence[str]) -> InputError:

@@ -51,7 +51,7 @@ class LocalFiles:
         paths = {_check_name(folder, path): path for path in _walk_files(folder)}
         if not paths:
             raise InputError(
-                "there is no file in the folder",
+                "the folder has no files",
                 where=str(folder),
                 change="name the folder of the files",
             )
@@ -130,7 +130,7 @@ def _check_name(folder: Path, path: Path) -> str:
 def describe_bad_name(name: str) -> str:
     """Return why S3, a mount or a log cannot carry a relative path; empty if they can."""
     if not name.isprintable():  # control characters, and bytes that are no UTF-8
-        return "its name has characters that cannot be carried"
+        return "its name has characters that S3 or a mount cannot hold"
     if {MANIFEST_NAME, LEASE_NAME} & set(name.split("/")):
         return "it has a name that Tandem writes itself"
     if len(name.encode()) > MAX_PATH_BYTES:

@@ -26,7 +26,7 @@ LEASE_S = 60.0
 WAIT_S = 70.0  # a killed collect leaves its lease for so long
 HOLDER_PREFIX = "collect-"
 REMOVAL_RESULTS = ("deleted", "would delete")
-FOREIGN_REASON = "nobody took its lease and it has no manifest: not written by Tandem"
+FOREIGN_REASON = "it has neither lease nor manifest: not written by Tandem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def plan_removals(
                 )
             )
         elif not is_used:
-            written = f"written {stored_set.last_write_at:%Y-%m-%d}, which is not long enough ago"
+            written = f"written {stored_set.last_write_at:%Y-%m-%d}, which is too recent"
             retentions.append((stored_set, explanation or written))
     return GcPlan(tuple(removals), tuple(retentions))
 

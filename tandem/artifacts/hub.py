@@ -117,7 +117,9 @@ class HubSnapshot:
         """Return the fault for an answer that is not from a hub."""
         change = "check HF_ENDPOINT, and whether a proxy or a login page stands before it"
         return ExternalError(
-            f"what answers is no hub ({type(error).__name__})", where=self.where, change=change
+            f"the answer is not from a hub ({type(error).__name__})",
+            where=self.where,
+            change=change,
         )
 
     def response_fault(self, error: hub_errors.HfHubHTTPError) -> TandemError:
@@ -366,7 +368,7 @@ def read_hub_address() -> str:
             f" {SECRET_NAME_VARIABLE}"
         )
         raise InputError(
-            "HF_ENDPOINT is no http address, or has a user or password in it", change=change
+            "HF_ENDPOINT is not an http URL, or has a user or password in it", change=change
         )
     return address
 
@@ -411,7 +413,7 @@ def _request_model_info(snapshot: HubSnapshot) -> library.ModelInfo:
         )
     except hub_errors.HFValidationError as error:
         raise InputError(
-            f"it is no name of a model ({error})", where=snapshot.model, change="correct it"
+            f"it is not the name of a model ({error})", where=snapshot.model, change="correct it"
         ) from None
     except (KeyError, TypeError, ValueError) as error:  # no JSON, or not of this form
         raise snapshot.foreign_answer_fault(error) from None

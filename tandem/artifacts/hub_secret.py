@@ -53,7 +53,7 @@ def read_token(name: str) -> str:
             text = None
     if not isinstance(text, str) or not _TOKEN.fullmatch(text.strip()):
         problem = (
-            "the secret holds no token:"
+            "the secret does not hold a token:"
             " a text of at least 8 characters without blanks or line breaks"
         )
         raise InputError(

@@ -291,7 +291,7 @@ def read_config(folder: Path) -> dict[str, Any] | str:
         return f"{path}: it is missing"
     except (OSError, ValueError, RecursionError) as error:
         return f"{path}: it cannot be read ({error})"
-    return config if isinstance(config, dict) else f"{path}: it is no mapping"
+    return config if isinstance(config, dict) else f"{path}: it is not a mapping"
 
 
 def _find_graph_faults(path: Path) -> Iterator[str]:

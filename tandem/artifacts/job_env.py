@@ -49,7 +49,7 @@ class ModelReference:
             change = (
                 "give organisation/name as the hub spells it, and the commit, 40 hexadecimal digits"
             )
-            raise InputError(f"{self.name!r} is no model at a revision", change=change)
+            raise InputError(f"{self.name!r} is not a model at a revision", change=change)
 
     @property
     def name(self) -> str:
@@ -158,5 +158,5 @@ def read_holder() -> str:
     holder = os.environ.get(HOLDER_VARIABLE, "")
     if not holder or "/" in holder:
         change = "set it to a name that no other run has, such as the Job's"
-        raise InputError(f"{HOLDER_VARIABLE} is not set, or no name", change=change)
+        raise InputError(f"{HOLDER_VARIABLE} is not set, or not a name", change=change)
     return holder

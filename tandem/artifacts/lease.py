@@ -79,7 +79,7 @@ def parse_lease(lease_object: ObjectContent, where: str) -> LeaseState:
     except (ValueError, KeyError, TypeError, OverflowError):
         is_valid = False
     if not is_valid:
-        problem = f"this is no lease that this program knows: {lease_object.body[:80]!r}"
+        problem = f"this is not a lease that this program knows: {lease_object.body[:80]!r}"
         raise InputError(
             problem, where=where, change="see who wrote it; when no job writes this set, remove it"
         )

@@ -157,7 +157,7 @@ def require_target(manifest: Manifest, target: ArtifactKey | ModelReference, whe
         StaleError: the manifest differs; the message names every field that differs.
     """
     if lines := describe_mismatch(manifest, target):
-        problem = f"under the name {target.name} lies something else: {'; '.join(lines)}"
+        problem = f"under the name {target.name} something else is stored: {'; '.join(lines)}"
         raise StaleError(
             problem, where=where, change="see who wrote it, remove the manifest, make it again"
         )

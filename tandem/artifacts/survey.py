@@ -72,7 +72,7 @@ def _survey_need(bucket: str, need: BucketNeed, stored_set: StoredSet | None) ->
     manifest = stored_set.manifest if stored_set is not None and state == "present" else None
     if manifest and (differences := compare_manifest_fields(manifest, need.kind, need.fields)):
         state = "damaged"
-        why = ("its manifest says other fields than its name", *describe_differences(differences))
+        why = ("its manifest has other fields than its name", *describe_differences(differences))
     is_in_progress = (
         stored_set is not None and stored_set.lease is not None and stored_set.lease.is_active
     )

@@ -224,7 +224,7 @@ def _require_outcome(work: Path) -> CompileOutcome:
         problem = (
             f"the compile's result is {outcome.result!r}"
             if outcome
-            else "nothing says that a compile ended well"
+            else "no record says that a compile succeeded"
         )
         change = (
             "see the log of the compile container;"

@@ -106,7 +106,7 @@ def _read_target_manifest(store: ObjectStore, kind: str, name: str, prefix: str)
     # None: of another release
     key_name = compute_key_name(manifest.fields) if kind == "artifact" else None
     if not is_intact or (manifest.kind, manifest.name, key_name or name) != (kind, name, name):
-        problem = f"the manifest is not as Tandem wrote it for the {kind} {name}"
+        problem = f"the manifest was changed, or is not that of the {kind} {name}"
         raise StaleError(
             problem, where=where, change=f"see who wrote it; remove it and make the {kind} again"
         )

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 
 from tandem.declarations.catalogue import Catalogue
 from tandem.declarations.document import YamlDocument
@@ -43,7 +44,7 @@ MODULES = (
     observability,
 )
 # in the order of the modules and of their functions
-RULES: tuple[Rule, ...] = tuple(rule for module in MODULES for rule in module.RULES)
+RULES: tuple[Rule, ...] = tuple(chain.from_iterable(module.RULES for module in MODULES))
 
 
 def check_workspace(

@@ -288,13 +288,7 @@ class ResponseFrames:
             return None
         rows = [_token_alternatives(token, self.request.logprobs) for token in tokens]
         if self.request.api == "chat":
-            return {
-                "content": [
-                    _logprob_fields(*own)
-                    | {"top_logprobs": [_logprob_fields(*other) for other in alternatives]}
-                    for own, alternatives in rows
-                ]
-            }
+            return {"content": [_chat_logprob(own, alternatives) for own, alternatives in rows]}
         lengths = (len(own[0]) for own, _ in rows)
         *offsets, self._text_offset = itertools.accumulate(lengths, initial=self._text_offset)
         return {
@@ -311,6 +305,11 @@ def _visible_text(tokens: Sequence[ResponseToken], part: str) -> str:
 
 def _logprob_fields(piece: str, logprob: float) -> JsonFields:
     return {"token": piece, "logprob": logprob, "bytes": list(piece.encode())}
+
+
+def _chat_logprob(own: tuple[str, float], alternatives: list[tuple[str, float]]) -> JsonFields:
+    top_logprobs = [_logprob_fields(piece, logprob) for piece, logprob in alternatives]
+    return _logprob_fields(*own) | {"top_logprobs": top_logprobs}
 
 
 def _token_alternatives(

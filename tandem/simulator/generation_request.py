@@ -151,11 +151,13 @@ def _read_prompt(request: GenerationRequest) -> tuple[str, list[str]]:
             message = "1 validation error: messages: a list of messages is expected"
             raise VllmApiError(message, kind="Bad Request", param="messages")
         texts = [_read_message(message) for message in request.messages]
-        pieces = [piece for text in texts for piece in split_pieces(text)]
+        pieces: list[str] = []
+        for text in texts:
+            pieces += split_pieces(text)
         pieces += ["<role>"] * _ROLE_TOKENS * (len(texts) + 1)
-        return "\n".join(texts), pieces + ["<thought>"] * (
-            0 if request.thinking else _EMPTY_THOUGHT_TOKENS
-        )
+        if not request.thinking:
+            pieces += ["<thought>"] * _EMPTY_THOUGHT_TOKENS
+        return "\n".join(texts), pieces
     prompt = request.prompt
     if isinstance(prompt, list) and len(prompt) == 1:
         prompt = prompt[0]

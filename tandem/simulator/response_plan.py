@@ -74,12 +74,10 @@ class ResponsePlan:
 
 def classify_prompt(prompt: str, settings: SimulatorSettings) -> str:
     """Return the first class with a text that the prompt contains, else the default class."""
-    names = (
-        name
-        for name, class_ in settings.classes.items()
-        if any(text in prompt for text in class_.contains)
-    )
-    return next(names, DEFAULT_CLASS)
+    for name, class_ in settings.classes.items():
+        if any(text in prompt for text in class_.contains):
+            return name
+    return DEFAULT_CLASS
 
 
 def plan_response(

@@ -80,9 +80,9 @@ def test_what_stays_is_told_with_its_reason():
 
     assert [reason for _, reason in retentions] == [
         "being written: compile-1 holds it until 2026-11-21 12:00:00 UTC",
-        "nobody took its lease and it has no manifest: not written by Tandem",
+        "it has neither lease nor manifest: not written by Tandem",
         "its manifest cannot be read: denied",
-        "written 2026-11-20, which is not long enough ago",
+        "written 2026-11-20, which is too recent",
     ]
     assert find_read_fault(stored_set for stored_set, _ in retentions) is DENIAL
 

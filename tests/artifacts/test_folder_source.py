@@ -84,5 +84,5 @@ def test_a_link_is_refused_with_how_to_copy(copy):
 
 def test_a_name_that_cannot_be_carried_is_refused(copy):
     (copy / os.fsdecode(b"bad\xff.json")).write_bytes(b"{}")
-    with pytest.raises(InputError, match="cannot be carried"):
+    with pytest.raises(InputError, match="cannot hold"):
         open_folder(copy, COMMIT)

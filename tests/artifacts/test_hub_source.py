@@ -222,7 +222,7 @@ def test_a_model_that_is_not_there_is_refused_by_name(tmp_path):
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("name", ["acme/a--b", "acme/x" * 20])
 def test_a_name_that_no_hub_takes_is_refused(tmp_path, name):
-    with pytest.raises(InputError, match="no name of a model"):
+    with pytest.raises(InputError, match="not the name of a model"):
         resolve_snapshot(name, COMMIT, tmp_path)
 
 
@@ -235,8 +235,8 @@ def test_a_name_that_no_hub_takes_is_refused(tmp_path, name):
             listing([{"rfilename": "config.json", "size": 1, "blobId": 7}]),
             "config.json without size or checksum",
         ),
-        (listing(["config.json"]), "what answers is no hub"),
-        (b"<html>log in</html>", "what answers is no hub"),
+        (listing(["config.json"]), "the answer is not from a hub"),
+        (b"<html>log in</html>", "the answer is not from a hub"),
     ],
     ids=["another commit", "no checksum", "no digest", "no files", "login page"],
 )
@@ -356,7 +356,7 @@ def test_a_token_is_not_sent_over_plain_http(monkeypatch, tmp_path):
 @pytest.mark.parametrize("model_listing", ["hub.internal", "ftp://hub.internal", "https://"])
 def test_an_endpoint_that_is_no_address_is_refused(monkeypatch, model_listing):
     monkeypatch.setenv("HF_ENDPOINT", model_listing)
-    with pytest.raises(InputError, match="no http address"):
+    with pytest.raises(InputError, match="not an http URL"):
         read_hub_address()
 
 

@@ -60,7 +60,7 @@ def test_an_empty_folder_is_told(keep, folder):
     for path in [path for path in folder.rglob("*") if path.is_file()]:
         path.unlink()
     code, lines = keep()
-    assert (code, "no file" in lines[-1]["event"]) == (2, True)
+    assert (code, "no files" in lines[-1]["event"]) == (2, True)
 
 
 @pytest.mark.parametrize("below", ["../models", "/models", ""])

@@ -246,7 +246,7 @@ def test_lease_ends_by_s3s_clock_with_its_rounding(now_s, is_held):
     "changes", [{"state": "lent"}, {"ttl_s": "soon"}, {"ttl_s": 1e400}], ids=str
 )
 def test_what_is_no_lease_is_refused(changes):
-    with pytest.raises(InputError, match="s3://b/k: this is no lease"):
+    with pytest.raises(InputError, match="s3://b/k: this is not a lease"):
         parse_lease(lease_of(0, **changes), "s3://b/k")
 
 

@@ -357,7 +357,7 @@ def test_manifest_of_something_else_is_not_taken_for_the_model(stage, endpoint, 
     assert (done.code, done.last["event"]) == (
         1,
         (
-            f"under the name {MODEL}@{COMMIT} lies something else: id: artifact acme/else,"
+            f"under the name {MODEL}@{COMMIT} something else is stored: id: artifact acme/else,"
             f" deployment {MODEL}"
         ),
     )

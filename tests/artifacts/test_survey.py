@@ -77,7 +77,7 @@ def faulty(fault):
         (
             artifact(key=replace(KEY, max_num_seqs=9)),
             "damaged",
-            ("its manifest says other fields than its name", "max_num_seqs 9 -> 1"),
+            ("its manifest has other fields than its name", "max_num_seqs 9 -> 1"),
             MEND,
         ),
         (

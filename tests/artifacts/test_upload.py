@@ -162,7 +162,7 @@ def test_second_compile_of_a_pod_has_another_folder(folder_of, tmp_path):
     [
         ({"result": "failed"}, "'failed'"),
         ({"result": "running"}, "'running'"),
-        ({"attempts": None}, "nothing says"),
+        ({"attempts": None}, "no record says"),
     ],
 )
 def test_what_was_not_compiled_well_is_not_stored(store, upload, tmp_path, changes, words):

@@ -35,8 +35,7 @@ class FailureKind:
 
 _AGAIN = "then delete this Job and create it again: a restart of this one does not try"
 _REFUSAL = (
-    "the program refuses what it is told;"
-    " compare with the runtime's release, correct the experiment"
+    "the program rejects its arguments; compare with the runtime's release, correct the experiment"
 )
 _EMPTY = (
     "the program calls itself done and left nothing:"
@@ -66,11 +65,9 @@ NO_DEVICE = FailureKind(
 )
 NOTHING_LEFT = FailureKind("nothing left", f"{_EMPTY}, {_AGAIN}")
 DEADLINE = FailureKind("deadline", f"raise compile.deadline_hours of the experiment, {_AGAIN}")
-TRANSIENT = FailureKind(
-    "transient", f"it passes by itself on another try, and did not; {_AGAIN}", tries=0
-)
+TRANSIENT = FailureKind("transient", f"another try usually passes, and none did; {_AGAIN}", tries=0)
 UNKNOWN = FailureKind("unknown", f"read the lines above, {_AGAIN}", tries=2)
-STOP_REQUEST = FailureKind("stopped", "it was told to end; a restart begins again", tries=0)
+STOP_REQUEST = FailureKind("stopped", "it was stopped; a restart begins again", tries=0)
 _FOREVER = (
     BAD_ARGUMENTS,
     DISK_FULL,
