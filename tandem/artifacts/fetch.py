@@ -49,8 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lease-s", type=parse_ttl_s, required=True, help="seconds that the whole job may take"
     )
-    wait_help = "seconds to wait while another job compiles the same; a node waits too"
-    parser.add_argument("--wait-s", type=float, default=0.0, help=wait_help)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -75,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     if _skip_if_stored(store, key, options.work):
         return 0
     lease_key = f"{key.prefix}/{sets.LEASE_NAME}"
-    with hold_lease(store, lease_key, holder, options.lease_s, options.wait_s, keep=True) as lease:
+    with hold_lease(store, lease_key, holder, options.lease_s, 0.0, keep=True) as lease:
         if not _skip_if_stored(store, key, options.work):  # by the holder before us
             _download_models(store, models, options.models)
             lease.check()

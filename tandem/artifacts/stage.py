@@ -23,7 +23,7 @@ from typing import Any
 from tandem.artifacts import manifest as sets
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.job_env import HOLDER_VARIABLE, ModelReference, add_bucket_argument
-from tandem.artifacts.lease import LEASE_S, WriteLease, hold_lease, parse_ttl_s, release_lease
+from tandem.artifacts.lease import LEASE_S, WriteLease, hold_lease, release_lease
 from tandem.artifacts.s3_transfer import upload_file
 from tandem.artifacts.snapshot import SnapshotEntry, SnapshotSource, choose_files, open_folder
 from tandem.artifacts.store import ObjectStore, open_store
@@ -31,7 +31,7 @@ from tandem.declarations.names import WORK_MOUNT
 from tandem.errors import StaleError
 from tandem.shell_command import quote_command
 
-WAIT_S = 3600.0
+WAIT_S = 3600.0  # for another run of the same
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,15 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--from", dest="folder", type=Path, metavar="DIR", help="a copy of the snapshot, no hub"
-    )
-    parser.add_argument(
-        "--wait-s", type=float, default=WAIT_S, help="seconds to wait for another run of the same"
-    )
-    parser.add_argument(
-        "--lease-s",
-        type=parse_ttl_s,
-        default=LEASE_S,
-        help="seconds until a dead run's lease is free",
     )
 
 
@@ -87,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         from tandem.artifacts.hub import resolve_snapshot  # noqa: PLC0415 - only when there is something to fetch
 
         source = resolve_snapshot(model.id, model.revision, work)
-    with hold_lease(store, lease_key, holder, options.lease_s, options.wait_s) as lease:
+    with hold_lease(store, lease_key, holder, LEASE_S, WAIT_S) as lease:
         if not sets.find_stored_set(store, model):
             _stage_model(store, model, source, lease)
     if options.folder is None:

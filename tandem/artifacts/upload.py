@@ -39,7 +39,7 @@ from tandem.declarations.artifact_key import ArtifactKey
 from tandem.errors import InputError, StaleError, TandemError
 from tandem.shell_command import quote_command
 
-WAIT_S = 600.0
+WAIT_S = 600.0  # for another job of the same key
 OUTCOME_NAME = "outcome.json"  # the driver's record of the compile, in the work folder
 CACHE_NAME = "compiler-cache"
 UNPROVEN_VARIABLE = "TANDEM_UNPROVEN"  # JSON list of sentences
@@ -52,12 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--artifact", type=Path, required=True, help="folder of what was compiled")
     parser.add_argument(
         "--work", type=Path, required=True, help="folder of the driver's outcome and its caches"
-    )
-    parser.add_argument(
-        "--wait-s",
-        type=float,
-        default=WAIT_S,
-        help="seconds to wait for another job of the same key",
     )
     parser.add_argument(
         "--lease-s",
@@ -148,9 +142,7 @@ class ArtifactUpload:
         faults = self.inspection[0]
         run_name = choose_run_name(options.work, self.holder)
         folder = f"{key.prefix}/{run_name}"
-        with hold_lease(
-            store, self.lease_key, self.holder, options.lease_s, options.wait_s
-        ) as lease:
+        with hold_lease(store, self.lease_key, self.holder, options.lease_s, WAIT_S) as lease:
             if sets.find_stored_set(store, key):  # written by the holder before us
                 return
             made = self._describe_provenance(outcome) | (

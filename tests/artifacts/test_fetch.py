@@ -4,8 +4,6 @@ where they lack."""
 from __future__ import annotations
 
 import json
-import threading
-from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -15,7 +13,7 @@ from stored_sets import list_files
 from tandem.artifacts import fetch, files
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.fetch import build_driver_archive
-from tandem.artifacts.lease import hold_lease, parse_lease
+from tandem.artifacts.lease import parse_lease
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, Manifest
 from tandem.artifacts.s3_transfer import upload_file
 from tandem.declarations import disk
@@ -157,17 +155,6 @@ def test_second_job_of_a_key_names_the_first(job, log_lines):
     assert "held by compile-1 until" in line["event"]
     assert f"aws s3 rm {job.store.url(job.lease)}" in line["change"]
     assert not job.models.exists()
-
-
-def test_a_job_that_waits_skips_what_the_other_stored(job, monkeypatch):
-    monkeypatch.setattr("tandem.artifacts.lease.POLL_S", 0.05)
-    with ExitStack() as stack:
-        stack.enter_context(hold_lease(job.store, job.lease, "compile-0", 60, 0))
-        stack.callback(job.store_artifact)
-        threading.Timer(0.3, stack.close).start()
-        assert job.run("--wait-s", "10") == 0
-
-    assert ((job.work / "present").exists(), job.models.exists()) == (True, False)
 
 
 def test_a_repeat_fetches_nothing_that_is_whole(tmp_path, proxy_store, proxy, monkeypatch):

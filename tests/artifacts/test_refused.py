@@ -29,7 +29,7 @@ def odd(tmp_path):
 def upload(aws, bucket, tmp_path, monkeypatch, command):  # noqa: ARG001 - aws leads to the endpoint
     for name, value in variables().items():
         monkeypatch.setenv(name, value)
-    options = ("--bucket", bucket, "--work", tmp_path / "work", "--wait-s", "0")
+    options = ("--bucket", bucket, "--work", tmp_path / "work")
     return lambda folder, *more: command("upload", *options, "--artifact", folder, *more)
 
 

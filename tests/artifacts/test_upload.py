@@ -39,8 +39,6 @@ def upload(aws, bucket, tmp_path, artifact, monkeypatch, command):  # noqa: ARG0
             folder,
             "--work",
             tmp_path / work,
-            "--wait-s",
-            "0",
         )
 
     return act
