@@ -24,7 +24,7 @@ COMMANDS = {
     "fetch": (
         "before a compile: bring the staged models to local disk, or say that the artifact is there"
     ),
-    "verify": "compare an artifact, local or stored, with its key and its manifest",
+    "verify": "compare a stored model or artifact with its manifest, byte by byte",
     "upload": "after a compile: verify the artifact, store it, write its manifest last",
     "fetch-tasks": "before the quality tasks: bring the declared task sets to local disk",
     "keep": "after a measurement: store its results, and exit with its code",

@@ -75,23 +75,13 @@ TUNING_DEFAULTS: dict[str, object] = {
 }
 
 
-def require_valid_artifact(
-    folder: Path, key: ArtifactKey, *, cache: Path | None = None
-) -> tuple[str, ...]:
-    """Refuse an artifact that is not whole, or not the key's.
-
-    Args:
-        folder: of the artifact.
-        key: of the artifact.
-        cache: of the artifact's compiler, if the cache still exists.
-
-    Returns:
-        unproven facts about the artifact, in sentences.
+def require_valid_artifact(folder: Path, key: ArtifactKey) -> tuple[str, ...]:
+    """Refuse an artifact that is not whole, or not the key's; return its unproven facts.
 
     Raises:
         StaleError: the artifact has faults; each is named, one a line.
     """
-    faults, notes = inspect_artifact(folder, key, cache=cache)
+    faults, notes = inspect_artifact(folder, key)
     if faults:
         change = "nothing was stored; compile it again with this key's own arguments"
         raise StaleError(format_faults(faults), where=str(folder), change=change)
@@ -101,7 +91,13 @@ def require_valid_artifact(
 def inspect_artifact(
     folder: Path, key: ArtifactKey, *, cache: Path | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return an artifact's faults and unproven facts; arguments as `require_valid_artifact`."""
+    """Return an artifact's faults and its unproven facts, in sentences.
+
+    Args:
+        folder: of the artifact.
+        key: of the artifact.
+        cache: of the artifact's compiler, if the cache still exists.
+    """
     if key.nxdi is None:
         return tuple(_find_cache_faults(folder)), (NATIVE_NOTE,)
     config = read_config(folder)

@@ -76,13 +76,11 @@ class ModelReference:
         return re.fullmatch(r"[0-9a-f]{40}", self.revision) is not None
 
 
-def add_bucket_argument(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+def add_bucket_argument(parser: argparse.ArgumentParser) -> None:
     """Declare --bucket; its default is the pod's TANDEM_BUCKET."""
     bucket = os.environ.get("TANDEM_BUCKET")
     bucket_help = "of models, artifacts and results"
-    parser.add_argument(
-        "--bucket", default=bucket, required=required and not bucket, help=bucket_help
-    )
+    parser.add_argument("--bucket", default=bucket, required=not bucket, help=bucket_help)
 
 
 def read_artifact_key() -> ArtifactKey:

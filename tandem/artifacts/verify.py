@@ -1,4 +1,4 @@
-"""`verify`: compare a stored set with its manifest byte by byte, or a local artifact with its key.
+"""`verify`: compare a stored set with its manifest byte by byte.
 
 Invariant: a stored set is called right only if every byte of the manifest's files was read and
 hashed, and the manifest itself is unchanged since it was written.
@@ -8,31 +8,24 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-from pathlib import Path
 
 from tandem.artifacts import manifest as sets
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.explain import compute_key_name
 from tandem.artifacts.files import run_in_threads
-from tandem.artifacts.inspection import require_valid_artifact
-from tandem.artifacts.job_env import ModelReference, add_bucket_argument, read_artifact_key
+from tandem.artifacts.job_env import ModelReference, add_bucket_argument
 from tandem.artifacts.s3_transfer import receive_object
 from tandem.artifacts.store import CONCURRENCY, ObjectStore, open_store
-from tandem.artifacts.upload import CACHE_NAME
 from tandem.errors import InputError, StaleError, TandemError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    add_bucket_argument(parser, required=False)  # a local artifact needs none
+    add_bucket_argument(parser)
     group = parser.add_mutually_exclusive_group(required=True)
     group.add_argument("--model", metavar="ORG/NAME", help="a stored model; with --revision")
     group.add_argument("--artifact", metavar="NAME", help="a stored artifact: its key's name")
-    group.add_argument(
-        "--folder", type=Path, help="a local artifact, held against TANDEM_ARTIFACT_KEY"
-    )
     parser.add_argument("--revision", help="of the model")
-    parser.add_argument("--work", type=Path, help="with --folder: where the compiler's cache is")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,33 +33,17 @@ def run(options: argparse.Namespace) -> int:
 
     Raises:
         InputError: an option is missing or malformed, or there is no set of that name.
-        StaleError: the manifest is of another set or was changed, or the local artifact is not its
-            key's.
+        StaleError: the manifest is of another set or was changed.
         ExternalError: S3 failed.
     """
-    if options.folder is not None:
-        key = read_artifact_key()
-        cache = options.work / CACHE_NAME if options.work else None
-        notes = require_valid_artifact(options.folder, key, cache=cache)
-        log_event(
-            "right",
-            kind="artifact",
-            name=key.name,
-            folder=str(options.folder),
-            unproven=list(notes),
-        )
-        return 0
-    if not options.bucket:
-        raise InputError("no bucket is named", change="give --bucket, or set TANDEM_BUCKET")
+    kind = "artifact"
+    name = options.artifact
+    prefix = f"artifacts/{name}"
     if options.model is not None:
         model = ModelReference(id=options.model, revision=options.revision or "")
         kind = "model"
         name = model.name
         prefix = model.prefix
-    else:
-        kind = "artifact"
-        name = options.artifact
-        prefix = f"artifacts/{options.artifact}"
     store = open_store(options.bucket)
     manifest = _read_target_manifest(store, kind, name, prefix)
     faults = verify_files(store, prefix, manifest)

@@ -19,6 +19,6 @@ def test_aws_region_is_the_region_unless_boto3_has_its_own(monkeypatch, own_regi
     if own_region is None:
         monkeypatch.delenv("AWS_DEFAULT_REGION")
 
-    main(["verify", "--folder", "no-such-folder"])
+    main(["fetch-tasks", "--bucket", "b", "--folder", "no-such-folder"])
 
     assert os.environ["AWS_DEFAULT_REGION"] == region

@@ -132,13 +132,3 @@ def test_a_bucket_that_cannot_be_reached_is_no_verdict(proxy_store, proxy, verif
 def test_what_has_no_manifest_is_told(verify, store):
     code, lines = verify()
     assert (code, lines[-1]["where"]) == (2, store.url(MANIFEST))
-
-
-def test_a_local_artifact_is_held_against_its_key(verify, tmp_path, monkeypatch):
-    for name, value in variables().items():
-        monkeypatch.setenv(name, value)
-    folder = write_artifact(tmp_path / "artifact")
-    first_code = verify("--folder", str(folder))[0]
-    (folder / "model.pt").write_bytes(b"PK")
-
-    assert (first_code, verify("--folder", str(folder))[0]) == (0, 1)
