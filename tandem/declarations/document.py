@@ -133,7 +133,8 @@ def _read_text(path: Path, name: str) -> str:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        got = str(error.strerror).lower()
+        is_absent = isinstance(error, FileNotFoundError)
+        got = "file not found" if is_absent else str(error.strerror).lower()
         raise _refuse_file(name, got, "a readable YAML file", "create it or fix its path") from None
     if len(raw) > MAX_BYTES:
         raise _refuse_file(

@@ -47,14 +47,21 @@ class SpecFault:
         """Where it stands, in the form that editors open: `file:line`."""
         return self.file if self.line is None else f"{self.file}:{self.line}"
 
+    def describe_problem(self) -> str:
+        """Return what is wrong, without its place."""
+        if not self.allowed:
+            return f"`{self.path}` {self.got}"
+        if not self.path:
+            return self.got
+        return f"{self.path}: got {self.got}" if self.got else f"{self.path}: missing"
+
     def __str__(self) -> str:
         """Render it as one line, for a log."""
-        place = f"{self.place}: {self.path}" if self.path else self.place
-        got = f"got {self.got}; " if self.got else ""
+        problem = f"{self.place}: {self.describe_problem()}"
         tail = "".join(f" [{note}]" for note in (self.rule, self.source) if note)
         if not self.allowed:
-            return f"{place}: {self.got}. {self.change}{tail}"
-        return f"{place}: {got}allowed: {self.allowed}; change: {self.change}{tail}"
+            return f"{problem}. {self.change}{tail}"
+        return f"{problem}; allowed: {self.allowed}; change: {self.change}{tail}"
 
     def as_dict(self) -> dict[str, object]:
         """Return the fault as the plain values that --json prints."""
@@ -67,9 +74,8 @@ class SpecError(InputError):
     def __init__(self, faults: Iterable[SpecFault]) -> None:
         self.faults = tuple(faults)
         first_fault = self.faults[0]
-        subject = "got" if first_fault.allowed else f"`{first_fault.path}`"
         super().__init__(
-            f"{subject} {first_fault.got}", where=first_fault.place, change=first_fault.change
+            first_fault.describe_problem(), where=first_fault.place, change=first_fault.change
         )
 
     def __str__(self) -> str:

@@ -160,7 +160,7 @@ def _build_fault(
         allowed = ", ".join(_records_by_kind(schema))
         value = value.get("kind")
     if kind in {"missing", "union_tag_not_found"}:
-        return document.build_fault(path, "nothing", allowed, f"add this key{note}")
+        return document.build_fault(path, "", allowed, f"add this key{note}")
     if value == FILL_IN:
         return document.build_fault(path, FILL_IN, allowed, f"fill it in{note}")
     change = entry["msg"] if kind == ADVICE else f"{_suggest_change(value, kind)}{note}"

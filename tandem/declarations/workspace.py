@@ -98,7 +98,7 @@ def _require_named_files(folder: Path, files: dict[str, Path], names: tuple[str,
         if name not in files:
             change = f"name one of these, or make it with `{quote_command('tandem', 'new', name)}`"
             path = str(folder / f"{name}.yaml")
-            faults.append(SpecFault(path, "", "no such file", allowed, change))
+            faults.append(SpecFault(path, "", "file not found", allowed, change))
     if faults:
         raise SpecError(faults)
 
@@ -135,7 +135,7 @@ def load_experiment(folder: Path, name: str, root: Path = ROOT) -> SpecFile[Expe
         raise SpecError(
             [
                 SpecFault(
-                    str(folder / f"{name}.yaml"), "", "no such file", allowed, "name one of these"
+                    str(folder / f"{name}.yaml"), "", "file not found", allowed, "name one of these"
                 )
             ]
         )
@@ -148,7 +148,7 @@ def _list_files(folder: Path) -> dict[str, Path]:
     if not folder.is_dir():
         change = "create it, or name another by --environments or --experiments"
         raise SpecError(
-            [SpecFault(str(folder), "", "no such folder", "a folder of YAML files", change)]
+            [SpecFault(str(folder), "", "folder not found", "a folder of YAML files", change)]
         )
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 

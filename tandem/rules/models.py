@@ -177,7 +177,7 @@ def _find_draft_mode_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
         yield RuleFinding(path, name, f"no draft with mode {mode}", "delete it")
     if kind is not None and name is None:
         legal = f"of kind {kind} with mode {mode}: {join_values(_list_drafts(context, kind))}"
-        yield RuleFinding(path, "nothing", legal, "name a draft, or write mode none")
+        yield RuleFinding(path, "", legal, "name a draft, or write mode none")
 
 
 @RULES.refuse("draft-kind", _FEATURES, "2026-08-21")

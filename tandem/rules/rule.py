@@ -34,7 +34,7 @@ class RuleFinding:
 
     Args:
         path: key path in the subject's file.
-        got: the value found.
+        got: the value found; empty if it is missing.
         allowed: the accepted values; empty if `got` alone states the fault: "is empty: ...".
         change: the nearest legal value, and the key for it.
         figure: the figure of a data file that decided, whose source is reported; None for the

@@ -262,13 +262,12 @@ def _find_unpinned_images(context: EnvironmentContext) -> Iterable[RuleFinding]:
         use.reference for use in _list_uses(context) if use.kind == "image" and use.digest is None
     ]
     if references:
-        got = f"{len(references)} images without a digest: {join_values(references)}"
-        legal = "a digest of each, so that nobody can move a tag under it"
+        got = f"use {len(references)} images that are not pinned: {join_values(references)}"
         change = (
-            "run `tandem images --resolve` where the registries can be reached,"
+            "Run `tandem images --resolve` where the registries can be reached,"
             " and commit what it writes"
         )
-        yield RuleFinding("experiments", got, legal, change)
+        yield RuleFinding("experiments", got, "", change)
 
 
 @RULES.refuse(

@@ -114,7 +114,7 @@ def _find_token_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
         yield RuleFinding(path, str(tokens), "nothing with mode none", "delete it")
     if mode != "none" and tokens is None:
         change = "write 7 for a plain draft, 3 for a head: the windows that AWS documents"
-        yield RuleFinding(path, "nothing", f"1 to 64 with mode {mode}", change)
+        yield RuleFinding(path, "", f"1 to 64 with mode {mode}", change)
 
 
 @RULES.refuse("method-read", LOADER, "2026-11-21")
@@ -186,14 +186,10 @@ def _find_undeclared_sweep(context: ExperimentContext) -> Iterable[RuleFinding]:
         return
     if not experiment.concurrency:
         legal = "the closed loops at which candidates are compared, with a sweep"
-        yield RuleFinding(
-            "concurrency", "nothing", legal, "write [4], the post's load, or your own"
-        )
+        yield RuleFinding("concurrency", "", legal, "write [4], the post's load, or your own")
     if experiment.goodput is None or not experiment.goodput.list_limits():
         change = "write goodput: {ttft_ms: ..., tpot_ms: ...}, what your users wait for at most"
-        yield RuleFinding(
-            "goodput", "nothing", "a limit on ttft_ms, tpot_ms or both with a sweep", change
-        )
+        yield RuleFinding("goodput", "", "a limit on ttft_ms, tpot_ms or both with a sweep", change)
 
 
 @RULES.refuse("task-set", _OWN, "2026-11-28")
@@ -206,9 +202,7 @@ def _find_task_faults(context: ExperimentContext) -> Iterable[RuleFinding]:
                 "stage the set, then write the digest:"
                 f" tandem artifacts stage-task {task.name} --env NAME"
             )
-            yield RuleFinding(
-                f"quality[{index}].sha256", "nothing", "the SHA-256 of the task set", change
-            )
+            yield RuleFinding(f"quality[{index}].sha256", "", "the SHA-256 of the task set", change)
         if task.name in tasks[:index]:
             yield RuleFinding(
                 f"quality[{index}].name", task.name, "each task once", "remove one of them"

@@ -149,7 +149,7 @@ def test_rejects_a_file_of_more_than_a_mebibyte_unread(file: Path) -> None:
 
 def test_rejects_a_missing_file(tmp_path: Path) -> None:
     (fault,) = refused(tmp_path / "none.yaml")
-    assert fault.got == "no such file or directory"
+    assert fault.got == "file not found"
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_an_unknown_experiment_is_refused_with_those_that_there_are(package: Pat
     [fault] = refusal.value.faults
     assert (fault.file, fault.got, "post" in fault.allowed.split(", ")) == (
         "experiments/pots.yaml",
-        "no such file",
+        "file not found",
         True,
     )
 

@@ -88,7 +88,7 @@ def test_file_of_another_ending_is_refused(folders: Path, folder: str) -> None:
 def test_rejects_a_folder_that_is_not_there(folders: Path, folder: str) -> None:
     (folders / folder).rename(folders / "moved")
     (fault,) = refused(folders)
-    assert fault.got == "no such folder"
+    assert fault.got == "folder not found"
     assert f"--{folder}" in fault.change
 
 
@@ -104,7 +104,7 @@ def test_rejects_every_named_environment_that_is_not_there(folders: Path) -> Non
 
 @pytest.mark.parametrize("name", ["../home", "", "home.yaml"])
 def test_rejects_a_name_that_is_a_path(folders: Path, name: str) -> None:
-    assert [fault.got for fault in refused(folders, name)] == ["no such file"]
+    assert [fault.got for fault in refused(folders, name)] == ["file not found"]
 
 
 def test_a_named_environment_brings_only_what_it_hosts(folders: Path) -> None:
@@ -130,11 +130,13 @@ def test_error_prints_each_fault_on_a_line_of_its_own() -> None:
     faults = [
         SpecFault("e.yaml", "a.b", "1", "2", "write 2", **note),
         SpecFault("e.yaml", "", "x", "y", "z"),
+        SpecFault("e.yaml", "a", "", "y", "z"),
     ]
 
     assert str(SpecError(faults)).splitlines() == [
         "e.yaml:3: a.b: got 1; allowed: 2; change: write 2 [r] [s, 2026-11-21]",
-        "e.yaml: got x; allowed: y; change: z",
+        "e.yaml: x; allowed: y; change: z",
+        "e.yaml: a: missing; allowed: y; change: z",
     ]
 
 

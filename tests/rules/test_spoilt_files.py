@@ -91,7 +91,4 @@ def test_spoilt_file_raises_nothing_and_every_fault_is_in_words(seed: int, specs
 
     faults = told(specs)
 
-    assert all(
-        str(fault) and fault.got and (fault.allowed or fault.got.startswith("is ")) and fault.change
-        for fault in faults
-    )
+    assert all(str(fault) and (fault.allowed or fault.got) and fault.change for fault in faults)
