@@ -133,11 +133,8 @@ def read_key_side(path: Path) -> KeySide:
         body = file.read_bytes()
     with contextlib.suppress(ValueError):
         fields = json.loads(body)
-        if (
-            isinstance(fields, dict)
-            and "schema_version" not in fields
-            and (name := compute_key_name(fields))
-        ):
+        name = compute_key_name(fields)
+        if name:
             return KeySide(name=name, fields=fields, where=str(file))
     manifest = parse_manifest(body, str(file))
     return KeySide(name=manifest.name, fields=manifest.fields, where=str(file))

@@ -128,18 +128,18 @@ def _plan_leftovers(stored_set: StoredSet, cutoff: datetime) -> Iterator[SetRemo
     ]
     live_runs = {"", stored_set.manifest.folder if stored_set.manifest else ""}
     live_runs |= {folder for folder, write_at in writes if write_at >= cutoff}
-    dead_runs = (
-        {folder for folder, _ in writes} - live_runs if stored_set.kind == "artifact" else set()
-    )
+    dead_runs: set[str] = set()
+    if stored_set.kind == "artifact":
+        dead_runs = {folder for folder, _ in writes} - live_runs
     files = tuple(
         summary for summary in stored_set.files if stored_set.run_folder(summary.key) in dead_runs
     )
     uploads = tuple(upload for upload in stored_set.open_uploads if upload.initiated_at < cutoff)
     if files or uploads:
         phrases = [f"left by {', '.join(sorted(dead_runs))}"] if files else []
-        phrases += (
-            [f"{len(uploads)} broken upload{'s' if len(uploads) > 1 else ''}"] if uploads else []
-        )
+        if uploads:
+            plural = "s" if len(uploads) > 1 else ""
+            phrases.append(f"{len(uploads)} broken upload{plural}")
         yield SetRemoval(
             stored_set, "; ".join(phrases), is_full=False, uploads=uploads, objects=files
         )

@@ -70,7 +70,8 @@ def survey_bucket(
 def _survey_need(bucket: str, need: BucketNeed, stored_set: StoredSet | None) -> SurveyRow:
     state, why = _describe_state(stored_set)
     manifest = stored_set.manifest if stored_set is not None and state == "present" else None
-    if manifest and (differences := compare_manifest_fields(manifest, need.kind, need.fields)):
+    differences = compare_manifest_fields(manifest, need.kind, need.fields) if manifest else {}
+    if differences:
         state = "damaged"
         why = ("its manifest has other fields than its name", *describe_differences(differences))
     is_in_progress = (

@@ -41,7 +41,8 @@ def store_task_set(store: ObjectStore, folder: Path) -> tuple[str, str]:
         change = f"rename the folder as the task: {TASK_NAME_WORDS}"
         raise InputError(f"{folder.name!r} is no name of a task", where=str(folder), change=change)
     files = LocalFiles(folder)
-    if (size := sum(files.sizes.values())) > MAX_SET_BYTES:
+    size = sum(files.sizes.values())
+    if size > MAX_SET_BYTES:
         change = "keep only the items that servers are to answer: 200 to some thousands"
         raise InputError(
             f"{size} bytes, and a set has at most {MAX_SET_BYTES}", where=str(folder), change=change
@@ -49,9 +50,10 @@ def store_task_set(store: ObjectStore, folder: Path) -> tuple[str, str]:
     archive = build_archive({name: (folder / name).read_bytes() for name in files.sizes})
     sha256 = hashlib.sha256(archive).hexdigest()
     key = task_set_key(folder.name, sha256)
-    # other bytes under our digest
-    if not store.create(key, archive) and (damaged := store.read(key)):
-        store.write_if(key, archive, damaged.etag)
+    if not store.create(key, archive):
+        other_object = store.read(key)  # other bytes under our digest
+        if other_object:
+            store.write_if(key, archive, other_object.etag)
     return sha256, key
 
 

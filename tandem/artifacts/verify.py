@@ -109,8 +109,10 @@ def verify_files(
     def check_file(file: sets.ManifestFile) -> None:
         key = f"{files_root}/{file.path}"
         problem = sets.describe_difference(store.head(key), file)
-        if not problem and (sha256 := receive_object(store, key)) != file.sha256:
-            problem = f"the content has SHA-256 {sha256}, the manifest says {file.sha256}"
+        if not problem:
+            sha256 = receive_object(store, key)
+            if sha256 != file.sha256:
+                problem = f"the content has SHA-256 {sha256}, the manifest says {file.sha256}"
         if problem:
             faults[file.path] = sets.build_damage_error(store, key, problem)
         else:

@@ -128,7 +128,8 @@ def build_partial_record(record: type[R], data: dict[str, Any]) -> R:
                     for part, item in zip(types, items, strict=True)
                     if part
                 ]
-                values.update({key: tuple(parts) if is_list else parts[0]} if parts else {})
+                if parts:
+                    values[key] = tuple(parts) if is_list else parts[0]
     partial = cast(R, record.model_construct(None, **values))
     for key in record.model_fields.keys() - values.keys():
         partial.__dict__.pop(key, None)  # not even its default is true

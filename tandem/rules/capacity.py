@@ -113,10 +113,8 @@ def _find_refused_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
 @RULES.refuse("zone-has-subnet", _BLOCKS, "2026-11-21")
 def _find_zone_without_subnet(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The network has a subnet in the nodes' zone."""
-    zone, zones = (
-        context.environment.capacity.zone,
-        dict.fromkeys(zone for _, zone in context.zones()),
-    )
+    zone = context.environment.capacity.zone
+    zones = dict.fromkeys(network_zone for _, network_zone in context.zones())
     if zone not in zones:
         key = "network.zones" if context.environment.network.kind == "new" else "network.subnets"
         got = f"{zone}, which has no subnet"

@@ -301,7 +301,8 @@ def _find_hidden_size_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
 @RULES.refuse("head-vocabulary", _GPT_OSS, "2026-08-21")
 def _find_small_head_vocabulary(context: ArmContext) -> Iterable[RuleFinding]:
     """Where the runtime needs it, a head drafts from the target's whole vocabulary."""
-    (draft, target), needs_match = context.pair, context.runtime.needs_vocabulary_match
+    draft, target = context.pair
+    needs_match = context.runtime.needs_vocabulary_match
     rows = (draft.draft_vocabulary and draft.draft_vocabulary.value) or draft.vocabulary.value
     if needs_match.value and draft.head_of is not None and rows != target.vocabulary.value:
         got = f"{draft.id}, which drafts from {rows} tokens, on runtime {context.runtime.name}"

@@ -70,8 +70,11 @@ class ResponseStream:
     ) -> None:
         self.frames = frames
         self.max_tokens = max_tokens
-        self._entry, self._tokens = entry, frames.plan.begin()
-        self._token_index = self._pending_tokens = self._burst_count = 0
+        self._entry = entry
+        self._tokens = frames.plan.begin()
+        self._token_index = 0
+        self._pending_tokens = 0
+        self._burst_count = 0
         self.bursts: asyncio.Queue[TokenBurst] = asyncio.Queue()
         kind = fault.kind if fault else None
         self._shift_s = 0.0

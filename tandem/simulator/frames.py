@@ -229,9 +229,9 @@ class ResponseFrames:
     def _chat_choice(self, tokens: Sequence[ResponseToken], *, last: bool) -> JsonFields | None:
         thought = _visible_text(tokens, "think")
         content = _visible_text(tokens, "content")
-        delta: JsonFields = (
-            {("reasoning_content" if self.is_v0 else "reasoning"): thought} if thought else {}
-        )
+        delta: JsonFields = {}
+        if thought:
+            delta["reasoning_content" if self.is_v0 else "reasoning"] = thought
         if content or any(token.part == "content" for token in tokens):
             delta["content"] = content
         if (

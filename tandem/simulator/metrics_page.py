@@ -216,11 +216,9 @@ class MetricsPage:
             Gauge("process_start_time_seconds", help_text, registry=self.registry).set(
                 round(time.time(), 2)
             )
-        wires = (
-            {"both", "v0"}
-            if is_v0
-            else {"both", "v1", "v1 speculating" if settings.uses_speculation else "v1"}
-        )
+        wires = {"both", "v0" if is_v0 else "v1"}
+        if not is_v0 and settings.uses_speculation:
+            wires.add("v1 speculating")
         for kind, wire, limits, names in _SERIES:
             buckets = (
                 {"buckets": limits or length_buckets(settings.max_model_len)}

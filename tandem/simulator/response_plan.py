@@ -133,7 +133,8 @@ def _answer_tokens(
     key: str, class_: PromptClassSettings, *, is_endless: bool
 ) -> Iterator[ResponseToken]:
     """Yield the tokens of an answer without its end token; an endless one never closes."""
-    if class_.form == "sum" and (answer := _add_numbers(key, class_)):
+    answer = _add_numbers(key, class_)
+    if answer:
         pieces = split_pieces(answer)
         yield from (ResponseToken(token_id(piece), piece, piece, "content") for piece in pieces)
         return
@@ -153,7 +154,7 @@ def _answer_tokens(
 def _add_numbers(key: str, class_: PromptClassSettings) -> str:
     """Return a prompt's sum, wrong in about one of `wrong_every` prompts; empty if none asked."""
     numbers = re.search(r"(\d{1,9}) \+ (\d{1,9})", key)
-    if numbers is None:
+    if numbers is None or class_.form != "sum":
         return ""
     is_wrong = class_.wrong_every and _digest_key(key) % class_.wrong_every == 0
     return str(int(numbers[1]) + int(numbers[2]) + bool(is_wrong))
@@ -165,7 +166,8 @@ def _digest_key(key: str) -> int:
 
 def _answer_length(key: str, class_: PromptClassSettings) -> int:
     """Return the number of tokens of an answer that ends by itself, its end token included."""
-    if class_.form == "sum" and (answer := _add_numbers(key, class_)):
+    answer = _add_numbers(key, class_)
+    if answer:
         return len(split_pieces(answer)) + 1
     if not class_.output_spread:
         return class_.output_tokens

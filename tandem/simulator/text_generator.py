@@ -56,11 +56,11 @@ def generate_text(key: str, *, paragraphs: bool = True) -> Iterator[str]:
     while True:
         for number in range(rng.randint(*_SENTENCES_OF_A_PARAGRAPH)):
             words = list(_expand_symbol("SENTENCE", rng))
-            separator = "" if is_first else "\n\n" if number == 0 and paragraphs else " "
-            is_first = False
-            if separator == "\n\n":
-                yield separator
+            separator = "" if is_first else " "
+            if number == 0 and paragraphs and not is_first:
+                yield "\n\n"
                 separator = ""
+            is_first = False
             yield separator + words[0][0].upper() + words[0][1:]
             yield from (word if word == "," else f" {word}" for word in words[1:])
             yield "."
