@@ -28,7 +28,7 @@ UNPROVEN_NOTE = (
 
 
 def import_artifact(
-    store: ObjectStore, source: Path | str, key: ArtifactKey, *, wait_s: float = 0
+    store: ObjectStore, source: Path | str, key: ArtifactKey
 ) -> tuple[sets.Manifest, bool]:
     """Import an artifact of a key; return its stored manifest, and whether this call wrote it.
 
@@ -40,7 +40,6 @@ def import_artifact(
         source: the artifact's folder as the runtime wrote it, or the name of the run that an upload
             refused.
         key: of the artifact.
-        wait_s: seconds to wait for another writer of the same key.
 
     Raises:
         InputError: there is no such folder, a file in it cannot be stored, or no upload refused
@@ -57,7 +56,7 @@ def import_artifact(
     else:
         manifest = _read_rejection(store, source, key)
     holder = RUN_PREFIX + manifest.folder.removeprefix(RUN_PREFIX)
-    with hold_lease(store, f"{key.prefix}/{sets.LEASE_NAME}", holder, LEASE_S, wait_s) as lease:
+    with hold_lease(store, f"{key.prefix}/{sets.LEASE_NAME}", holder, LEASE_S, 0.0) as lease:
         if files is not None:
             upload_files(store, files, f"{key.prefix}/{manifest.folder}", check=lease.check)
         lease.confirm()

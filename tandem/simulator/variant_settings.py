@@ -50,13 +50,13 @@ class SimulatorCalibration(DataFile):
 
 
 @cache
-def read_calibration(path: Path = CALIBRATION_FILE) -> SimulatorCalibration:
+def read_calibration() -> SimulatorCalibration:
     """Read the calibration.
 
     Raises:
         SpecError: the file is malformed.
     """
-    return read_data_file(SimulatorCalibration, path)
+    return read_data_file(SimulatorCalibration, CALIBRATION_FILE)
 
 
 def build_variant_settings(
