@@ -155,7 +155,7 @@ def _find_disk_shortage(context: HostingContext) -> Iterable[RuleFinding]:
     """A compile, and the artifacts that servers copy, fit the node's local disk."""
     figure = context.instance.nvme_gb
     serving = context.experiment.serving
-    target, *drafts = context.known_pair()
+    target, *drafts = context.list_pair()
     pair = (target, *sorted(drafts, key=lambda model: model.bytes.value or 0)[-1:])
     arms = max(1, min(len(context.arms), (context.instance.devices.value or 0) // serving.devices))
     copies = arms if context.spelling.artifact_is_cache or serving.copy_artifact else 0

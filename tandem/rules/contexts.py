@@ -97,7 +97,7 @@ class ExperimentContext:
             paths.setdefault(arm.variant.draft or "", arm.paths["draft"])
         return {path: models[name] for name, path in paths.items() if name in models}
 
-    def known_pair(self) -> list[ModelConfig]:
+    def list_pair(self) -> list[ModelConfig]:
         """Return the target, then each known draft once; a target drafting for itself, twice."""
         drafts = {arm.variant.draft: None for arm in self.arms}
         models = self.catalogue.models
@@ -136,6 +136,12 @@ class ArmContext(ExperimentContext):
     def draft(self) -> ModelConfig:
         """The draft model."""
         return look_up(self.catalogue.models, self.variant.draft or "")
+
+    def find_in_draft(
+        self, got: str, allowed: str, change: str, figure: DataFigure[Any] | None = None
+    ) -> RuleFinding:
+        """Return a finding at the key that names the draft."""
+        return RuleFinding(self.paths["draft"], got, allowed, change, figure)
 
     @property
     def pair(self) -> tuple[ModelConfig, ModelConfig]:

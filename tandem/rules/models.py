@@ -163,7 +163,7 @@ def _find_unknown_draft(context: ArmContext) -> Iterable[RuleFinding]:
     if name is not None and name not in context.catalogue.models and kind is not None:
         drafts = _list_drafts(context, kind)
         change = f"{suggest_nearest(name, drafts)}, {HOW_TO_ADD}"
-        yield RuleFinding(context.paths["draft"], repr(name), join_values(drafts), change)
+        yield context.find_in_draft(repr(name), join_values(drafts), change)
 
 
 @RULES.refuse("draft-by-mode", _FEATURES, "2026-08-21")
@@ -189,9 +189,7 @@ def _find_wrong_draft_kind(context: ArmContext) -> Iterable[RuleFinding]:
         got = f"{context.draft.id}, a {draft_kind}, with mode {context.variant.mode}"
         drafts = _list_drafts(context, kind)
         change = "write one of them" if drafts else "write mode none"
-        yield RuleFinding(
-            context.paths["draft"], got, f"of kind {kind}: {join_values(drafts)}", change
-        )
+        yield context.find_in_draft(got, f"of kind {kind}: {join_values(drafts)}", change)
 
 
 @RULES.warn("model-unpinned", f"{DATA}/models", "2026-11-21")
@@ -225,9 +223,7 @@ def _find_tokenizer_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     if draft.head_of in (None, target.id) and draft.tokenizer.value != target.tokenizer.value:
         got = f"{draft.id}, whose tokenizer is {draft.tokenizer.value}"
         legal = f"the target's tokenizer, {target.tokenizer.value}"
-        yield RuleFinding(
-            context.paths["draft"], got, legal, _suggest_drafts(context), draft.tokenizer
-        )
+        yield context.find_in_draft(got, legal, _suggest_drafts(context), draft.tokenizer)
 
 
 @RULES.refuse("vocabulary-equal", "vllm 0.16.0 vllm/config/speculative.py", "2026-11-21")
@@ -238,9 +234,7 @@ def _find_vocabulary_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     if is_comparable and draft.vocabulary.value != target.vocabulary.value:
         got = f"{draft.id}, whose vocabulary has {draft.vocabulary.value} rows"
         legal = f"the target's {target.vocabulary.value} rows"
-        yield RuleFinding(
-            context.paths["draft"], got, legal, _suggest_drafts(context), draft.vocabulary
-        )
+        yield context.find_in_draft(got, legal, _suggest_drafts(context), draft.vocabulary)
 
 
 @RULES.warn("draft-family", "arXiv 2211.17192, section 3: acceptance", "2026-11-21")
@@ -251,7 +245,7 @@ def _find_family_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
         got = f"{draft.id}, of family {draft.family.value}"
         legal = f"the target's family, {target.family.value}"
         change = "expect a lower acceptance, or write one of the same family"
-        yield RuleFinding(context.paths["draft"], got, legal, change, draft.family)
+        yield context.find_in_draft(got, legal, change, draft.family)
 
 
 @RULES.refuse(
@@ -265,9 +259,7 @@ def _find_large_draft(context: ArmContext) -> Iterable[RuleFinding]:
     if draft.head_of is None and not _is_smaller(draft, target):
         got = f"{draft.id}, of {draft.layers.value} layers"
         legal = f"less than the target's {target.layers.value}"
-        yield RuleFinding(
-            context.paths["draft"], got, legal, _suggest_drafts(context), draft.layers
-        )
+        yield context.find_in_draft(got, legal, _suggest_drafts(context), draft.layers)
 
 
 @RULES.refuse("head-of-target", _EAGLE3, "2026-08-21")
@@ -277,9 +269,7 @@ def _find_foreign_head(context: ArmContext) -> Iterable[RuleFinding]:
     if draft.head_of not in (None, target.id):
         legal = f"a head of {target.id}: {join_values(_list_drafts(context, draft.kind.value))}"
         change = f"write one of them, or target {draft.head_of}"
-        yield RuleFinding(
-            context.paths["draft"], f"{draft.id}, a head of {draft.head_of}", legal, change
-        )
+        yield context.find_in_draft(f"{draft.id}, a head of {draft.head_of}", legal, change)
 
 
 @RULES.refuse("head-hidden-size", _GPT_OSS, "2026-08-21")
@@ -289,8 +279,7 @@ def _find_hidden_size_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     if draft.head_of == target.id and draft.hidden_size.value != target.hidden_size.value:
         got = f"{draft.id}, of hidden size {draft.hidden_size.value}"
         size = target.hidden_size.value
-        yield RuleFinding(
-            context.paths["draft"],
+        yield context.find_in_draft(
             got,
             f"the target's {size}",
             "write another head",
@@ -308,7 +297,7 @@ def _find_small_head_vocabulary(context: ArmContext) -> Iterable[RuleFinding]:
         got = f"{draft.id}, which drafts from {rows} tokens, on runtime {context.runtime.name}"
         legal = f"all {target.vocabulary.value} tokens"
         change = "write another head, or runtime native"
-        yield RuleFinding(context.paths["draft"], got, legal, change, needs_match)
+        yield context.find_in_draft(got, legal, change, needs_match)
 
 
 @RULES.warn("head-output", _EAGLE, "2026-08-21")
@@ -321,6 +310,4 @@ def _find_missing_output_matrix(context: ArmContext) -> Iterable[RuleFinding]:
             " which published heads leave out"
         )
         change = "copy lm_head from the target into the head's files before they are staged"
-        yield RuleFinding(
-            context.paths["draft"], f"{draft.id} on runtime {context.runtime.name}", legal, change
-        )
+        yield context.find_in_draft(f"{draft.id} on runtime {context.runtime.name}", legal, change)

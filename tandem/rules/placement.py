@@ -249,7 +249,7 @@ def _find_device_memory_shortage(context: HostingContext) -> Iterable[RuleFindin
     target_bytes, *draft_bytes = (
         (model.bytes.value or 0)
         + cache_bytes(model, degree=serving.tensor_parallel_size, tokens=tokens)
-        for model in context.known_pair()
+        for model in context.list_pair()
     )
     needed_bytes = target_bytes + max(draft_bytes, default=0)
     present_bytes = serving.devices * per_device
