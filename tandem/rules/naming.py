@@ -258,28 +258,28 @@ def _find_bad_bucket_name(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )
 
 
+def _find_foreign_key(
+    context: EnvironmentContext, path: str, key_arn: str | None, service: str
+) -> Iterator[RuleFinding]:
+    region = context.environment.region
+    if key_arn is not None and key_arn.split(":")[3] != region:
+        got = f"a key in {key_arn.split(':')[3]}"
+        legal = f"a key in {region}: {service} takes none of another region"
+        yield RuleFinding(path, got, legal, f"write the ARN of a key in {region}")
+
+
 @RULES.refuse("bucket-key", _BUCKET_KEYS, "2026-11-22")
 def _find_foreign_bucket_key(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The key of the bucket lies in its region."""
-    key = context.environment.artifacts.kms_key_arn
-    region = context.environment.region
-    if key is not None and key.split(":")[3] != region:
-        got = f"a key in {key.split(':')[3]}"
-        legal = f"a key in {region}: S3 takes none of another region"
-        yield RuleFinding(
-            "artifacts.kms_key_arn", got, legal, f"write the ARN of a key in {region}"
-        )
+    key_arn = context.environment.artifacts.kms_key_arn
+    return _find_foreign_key(context, "artifacts.kms_key_arn", key_arn, "S3")
 
 
 @RULES.refuse("log-key", _LOG_KEYS, "2026-11-28")
 def _find_foreign_log_key(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The key of the logs lies in their region."""
-    key = context.environment.log_kms_key_arn
-    region = context.environment.region
-    if key is not None and key.split(":")[3] != region:
-        got = f"a key in {key.split(':')[3]}"
-        legal = f"a key in {region}: CloudWatch Logs takes none of another region"
-        yield RuleFinding("log_kms_key_arn", got, legal, f"write the ARN of a key in {region}")
+    key_arn = context.environment.log_kms_key_arn
+    return _find_foreign_key(context, "log_kms_key_arn", key_arn, "CloudWatch Logs")
 
 
 def _is_tag_text(text: str) -> bool:

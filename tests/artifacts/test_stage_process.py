@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
 from functools import partial
 from pathlib import Path
@@ -151,16 +150,3 @@ def test_memory_does_not_grow_with_the_files(hub, store, aws, tmp_path):
 
     assert large < 400
     assert large - small < 160  # the file has 240, and up to 15 parts of 8 wait to be sent
-
-
-def test_an_interrupted_run_releases_its_lease(start_slowly, store):
-    # a shell's background job ignores the signal, and so would its children
-    process = start_slowly(
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler)
-    )
-    process.send_signal(signal.SIGINT)
-
-    assert process.wait(30) == 130
-    lease = store.read(f"models/{MODEL}/{COMMIT}/tandem-lease.json")
-    assert lease is not None
-    assert json.loads(lease.body)["state"] == "released"
