@@ -18,7 +18,6 @@ from tandem.errors import ExternalError, InputError, StaleError
 
 pytestmark = pytest.mark.endpoint
 KEY = replace(TINY, mode="none")
-MANIFEST = f"{KEY.prefix}/tandem-manifest.json"
 LEASE = f"{KEY.prefix}/tandem-lease.json"
 
 

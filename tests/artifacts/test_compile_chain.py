@@ -151,9 +151,6 @@ def chain(endpoint, aws, tmp_path):
 QUICK = ("--ask-s", "0.1")
 
 
-Objects = dict[str, tuple[bytes, dict[str, str]]]  # key -> bytes and marks
-
-
 @pytest.fixture(
     scope="module",
     params=[pytest.param(case, marks=() if case in SHORT else pytest.mark.proof) for case in CASES],

@@ -10,8 +10,6 @@ from stored_sets import list_files
 
 from tandem.errors import InputError
 
-MIB = 1 << 20
-
 
 def test_every_file_is_found_with_its_size_and_sha256(tmp_path):
     (tmp_path / "b").mkdir()

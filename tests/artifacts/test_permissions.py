@@ -3,8 +3,6 @@ told."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from aws_cdk import App, Stack
 from botocore.exceptions import ClientError
@@ -24,7 +22,6 @@ from tandem.errors import ExternalError
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.cdk, pytest.mark.xdist_group("permissions")]
 BUCKET = "enforced-bucket"
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
