@@ -3,8 +3,7 @@ assembly.
 
 Invariant: a variant differs from a committed environment in the fields that its row names, in its
 name, and in that it hosts the smallest of its experiments alone: charts, alarms and dashboards are
-most of a synthesis. What several such fields do together, the environments of tests/environments
-show.
+most of a synthesis. For the same reason a row sets several fields that meet in no resource.
 """
 
 from __future__ import annotations
@@ -74,33 +73,35 @@ def variants() -> dict[str, Environment]:
         "arn:aws:iam::111122223333:role/team/Admin",
         "arn:aws:iam::111122223333:role/team-Admin",
     )
+    public = endpoint.model_copy(update={"access": "public", "cidrs": ("203.0.113.0/24",)})
+    private = endpoint.model_copy(update={"clients": (RANGE, GROUP)})
     rows: dict[str, dict[str, Any]] = {
         "capacity-block": {},
-        "reservation": {"capacity": {"kind": "reservation"}},
-        "spot": {"capacity": {"kind": "spot", "reservation_id": None}},
-        "on-demand": {"capacity": {"kind": "on-demand", "reservation_id": None}},
-        "efa": {"capacity": {"efa": True}},
-        "efa-on-demand": {"capacity": {"efa": True, "kind": "on-demand", "reservation_id": None}},
-        "no-reservation": {"capacity": {"reservation_id": None}},
-        "existing-bucket": {"artifacts": {"existing_bucket": "their-models"}},
-        "public-endpoint": {
-            "cluster": {
-                "endpoint": endpoint.model_copy(
-                    update={"access": "public", "cidrs": ("203.0.113.0/24",)}
-                )
-            }
+        "reservation-public": {
+            "capacity": {"kind": "reservation"},
+            "cluster": {"endpoint": public},
         },
-        "permissions-boundary": {
-            "bootstrap": {"permissions_boundary": "TeamBoundary", "qualifier": "acme"}
+        "spot-unprotected": {
+            "capacity": {"kind": "spot", "reservation_id": None},
+            "artifacts": {"existing_bucket": "their-models"},
+            "cluster": {"deletion_protection": False},
+            "termination_protection": False,
         },
-        "closed": {"network": {"nat": "none"}, "registry_mirrors": {"public.ecr.aws": MIRROR}},
-        "clients": {
-            "cluster": {"endpoint": endpoint.model_copy(update={"clients": (RANGE, GROUP)})}
+        "efa-nat-per-zone": {
+            "capacity": {"efa": True},
+            "cluster": {"access": access.model_copy(update={"admin": alike})},
+            "network": {"nat": "per-zone", "interface_endpoints": False},
+            "builds_in_vpc": True,
         },
-        "builds-inside": {"builds_in_vpc": True},
-        "nat-per-zone": {"network": {"nat": "per-zone", "interface_endpoints": False}},
-        "alike-admins": {"cluster": {"access": access.model_copy(update={"admin": alike})}},
-        "unprotected": {"termination_protection": False, "cluster": {"deletion_protection": False}},
+        "on-demand-bounded": {
+            "capacity": {"efa": True, "kind": "on-demand", "reservation_id": None},
+            "bootstrap": {"permissions_boundary": "TeamBoundary", "qualifier": "acme"},
+        },
+        "closed": {
+            "network": {"nat": "none"},
+            "registry_mirrors": {"public.ecr.aws": MIRROR},
+            "cluster": {"endpoint": private},
+        },
     }
     return {name: changed(post, name=name, **row) for name, row in rows.items()}
 

@@ -137,30 +137,6 @@ def draw_graph(
 
 
 class TestOneGraph:
-    def test_over_time_it_has_its_region_period_unit_and_a_scale_from_zero(
-        self, draw: Draw
-    ) -> None:
-        assert draw_graph(draw, graph()) == {
-            "title": "TTFT, p50 [ms]",
-            "region": REGION,
-            "view": "timeSeries",
-            "metrics": [
-                [
-                    SPACE,
-                    "ttft_ms",
-                    "PromptClass",
-                    "json",
-                    "Variant",
-                    "fast",
-                    {"stat": "p50", "label": "fast"},
-                ]
-            ],
-            "period": 300,
-            "stacked": False,
-            "yAxis": {"left": {"label": "ms", "min": 0, "showUnits": False}},
-            "legend": {"position": "bottom"},
-        }
-
     def test_as_numbers_it_has_one_period_the_whole_range(self, draw: Draw) -> None:
         properties = draw_graph(draw, graph(view="numbers"))
 

@@ -33,7 +33,7 @@ def test_the_summary_names_the_stacks_that_are_made(assembly: Path, place: Envir
     assert set(stack_kinds(place, images)) == set(artifacts(assembly, place.name))
 
 
-@pytest.mark.parametrize(("name", "warned"), [("no-reservation", True), ("capacity-block", False)])
+@pytest.mark.parametrize(("name", "warned"), [("post-us-east-2", True), ("capacity-block", False)])
 def test_a_fleet_left_out_is_a_warning_of_the_synthesis(
     assembly: Path, name: str, warned: bool
 ) -> None:
@@ -43,7 +43,9 @@ def test_a_fleet_left_out_is_a_warning_of_the_synthesis(
     assert ("no Fleet stack" in told) == warned
 
 
-@pytest.mark.parametrize(("name", "protected"), [("post-us-east-2", True), ("unprotected", False)])
+@pytest.mark.parametrize(
+    ("name", "protected"), [("post-us-east-2", True), ("spot-unprotected", False)]
+)
 def test_every_stack_but_a_build_is_protected_as_declared(
     assembly: Path, name: str, protected: bool
 ) -> None:
@@ -58,7 +60,7 @@ def test_every_stack_but_a_build_is_protected_as_declared(
 
 
 @pytest.mark.parametrize(
-    ("name", "qualifier"), [("post-us-east-2", "tandem"), ("permissions-boundary", "acme")]
+    ("name", "qualifier"), [("post-us-east-2", "tandem"), ("on-demand-bounded", "acme")]
 )
 def test_the_bootstrap_is_the_environments_own(assembly: Path, name: str, qualifier: str) -> None:
     roles = {each["properties"]["assumeRoleArn"] for each in artifacts(assembly, name).values()}
@@ -69,7 +71,7 @@ def test_every_role_has_the_boundary(stacks: Templates) -> None:
     boundaries = {
         json.dumps(role.get("PermissionsBoundary"))
         for name, template in stacks.items()
-        if name.startswith("permissions-boundary-")
+        if name.startswith("on-demand-bounded-")
         for role in resources(template, "AWS::IAM::Role")
     }
 

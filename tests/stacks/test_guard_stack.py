@@ -1,5 +1,4 @@
-"""Guard: what stops the fleet, with exact rights; who is told; and that nothing of a run changes
-it."""
+"""Guard: what its functions hold and may do, who is notified, and what replaces a budget."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,14 +25,17 @@ from assemblies import (
 )
 
 from stacks.guard import GuardStack
-from stacks.guard_functions import FUNCTIONS, function_variables, list_function_files
+from stacks.guard_functions import (
+    FUNCTIONS,
+    FunctionKind,
+    function_variables,
+    list_function_files,
+)
 from stacks.stack import ROOT
-from tandem.declarations.budgets import REGIONS_WITHOUT_BUDGETS
 from tandem.declarations.environment import AlarmSubscription, CapacityBlock
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_start import build_stop_schedule
 from tandem.guard.lease import Lease
-from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.ops.guard_config import build_guard_config
 
 pytestmark = pytest.mark.cdk
@@ -41,9 +43,18 @@ pytestmark = pytest.mark.cdk
 HOME = "post-us-east-2"
 ACCOUNT = "111122223333"
 REGION = "us-east-2"
-BUCKET = f"arn:aws:s3:::tandem-{HOME}-{ACCOUNT}"
-NODE_GROUP = f"arn:aws:eks:{REGION}:{ACCOUNT}:nodegroup/tandem-{HOME}/{HOME}-trn2/*"
-TLS_ONLY = {"Bool": {"aws:SecureTransport": "false"}}
+# what people alone call, by modules that the functions have too
+CALLS_OF_PEOPLE = {"autoscaling:ResumeProcesses", "scheduler:DeleteSchedule"}
+# without a call of its own: a missing object is told from a forbidden one; the topic's key; the
+# function's log
+RIGHTS_WITHOUT_CALL = {
+    "s3:ListBucket",
+    "kms:Decrypt",
+    "kms:GenerateDataKey",
+    "logs:CreateLogStream",
+    "logs:PutLogEvents",
+}
+each_function = pytest.mark.parametrize("kind", FUNCTIONS)
 
 
 @pytest.fixture(scope="session")
@@ -51,79 +62,68 @@ def stack(stacks: Templates) -> Template:
     return stacks[f"{HOME}-Guard"]
 
 
-def function(stack: Template, what: str) -> Template:
-    (found,) = resources(stack, "AWS::Lambda::Function", FunctionName=f"tandem-{HOME}-{what}")
-    return found
+def find_function(stack: Template, kind: str, environment_name: str = HOME) -> Template:
+    (properties,) = resources(
+        stack, "AWS::Lambda::Function", FunctionName=f"tandem-{environment_name}-{kind}"
+    )
+    return properties
 
 
-def logical(stack: Template, start: str, type_: str) -> str:
-    """Return the logical id of the one resource of a type whose id begins so."""
-    (found,) = [
-        name
-        for name, each in stack["Resources"].items()
-        if each["Type"] == type_ and name.startswith(start)
+def find_asset(assembly: Path, stack: Template, kind: str) -> Path:
+    """Return the folder of a function's asset."""
+    key = find_function(stack, kind)["Code"]["S3Key"].removesuffix(".zip")
+    (folder,) = assembly.glob(f"**/asset.{key}")
+    return folder
+
+
+def find_role(stack: Template, start: str) -> Template:
+    """Return the properties of the one role whose logical id begins so."""
+    (properties,) = [
+        resource["Properties"]
+        for name, resource in stack["Resources"].items()
+        if resource["Type"] == "AWS::IAM::Role" and name.startswith(start)
     ]
-    return found
+    return properties
 
 
-def rights(stack: Template, start: str) -> list[dict[str, Any]]:
-    """Return the statements of the role whose logical id begins so."""
-    (policy,) = stack["Resources"][logical(stack, start, "AWS::IAM::Role")]["Properties"][
-        "Policies"
-    ]
-    found: list[dict[str, Any]] = policy["PolicyDocument"]["Statement"]
-    return found
-
-
-def policies(properties: Template) -> list[Template]:
-    """Return the policy documents of a role or a managed policy."""
-    own = [properties["PolicyDocument"]] if "ManagedPolicyName" in properties else []
-    return [*own, *(policy["PolicyDocument"] for policy in properties.get("Policies", []))]
-
-
-def allowed(statements: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return action -> its statement; an action stands in one."""
-    found: dict[str, dict[str, Any]] = {}
-    for statement in statements:
-        for action in statement["Action"]:
-            assert action not in found or action.startswith("kms:")
-            found[action] = statement
-    return found
+def list_resources_by_action(role: Template) -> dict[str, list[str]]:
+    (policy,) = role["Policies"]
+    return {
+        action: statement["Resource"]
+        for statement in policy["PolicyDocument"]["Statement"]
+        for action in statement["Action"]
+    }
 
 
 class TestFunctions:
-    @pytest.mark.parametrize("what", FUNCTIONS)
-    def test_a_functions_asset_holds_what_its_list_says_and_nothing_else(
-        self, assembly: Path, what: str
+    @each_function
+    def test_asset_holds_the_listed_files_alone(
+        self, assembly: Path, stack: Template, kind: FunctionKind
     ) -> None:
-        template = next(iter((assembly / f"assembly-{HOME}").glob("*Guard*.template.json")))
-        key = function(json.loads(template.read_text()), what)["Code"]["S3Key"].removesuffix(".zip")
-        (folder,) = assembly.glob(f"**/asset.{key}")
+        folder = find_asset(assembly, stack, kind)
+        packed = {
+            path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file()
+        }
+        assert packed == {
+            name.removeprefix(f"lambdas/{kind}/"): (ROOT / name).read_bytes()
+            for name in list_function_files(kind)
+        }
 
-        found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-        listed = (ROOT / "lambdas" / what / "files.txt").read_text().split()
-        assert found == {name.removeprefix(f"lambdas/{what}/") for name in listed}
-        for file in found:
-            source = ROOT / ("lambdas/" + what + "/handler.py" if file == "handler.py" else file)
-            assert (folder / file).read_bytes() == source.read_bytes()
-        assert len(list_function_files(what)) == len(found)  # type: ignore[arg-type]  # a parameter
-
-    @pytest.mark.parametrize("what", FUNCTIONS)
-    def test_the_packed_handler_loads_where_there_is_nothing_else(
-        self, assembly: Path, stack: Template, what: str, tmp_path: Path
+    @each_function
+    def test_packed_handler_loads_where_there_is_nothing_else(
+        self, assembly: Path, stack: Template, kind: str, tmp_path: Path
     ) -> None:
-        key = function(stack, what)["Code"]["S3Key"].removesuffix(".zip")
-        (folder,) = assembly.glob(f"**/asset.{key}")
-        packed = tmp_path / "code.zip"
-        with zipfile.ZipFile(packed, "w") as archive:
+        folder = find_asset(assembly, stack, kind)
+        archive_path = tmp_path / "code.zip"
+        with zipfile.ZipFile(archive_path, "w") as archive:
             for path in folder.rglob("*.py"):
                 archive.write(path, path.relative_to(folder))
-        code = (
-            f"import sys; sys.path[:0] = [{str(packed)!r}]; import handler;"
-            " print(handler.handler.__name__)"
-        )
+        module, _, name = find_function(stack, kind)["Handler"].partition(".")
+        code = f"import sys; sys.path[:0] = [{str(archive_path)!r}]; from {module} import {name}"
 
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", code],
             cwd=tmp_path,
             capture_output=True,
@@ -132,400 +132,143 @@ class TestFunctions:
             env={"PYTHONPATH": ""},
         )
 
-        assert (done.stdout, done.stderr) == ("handler\n", "")
-        assert function(stack, what)["Handler"] == "handler.handler"
+        assert (result.returncode, result.stderr) == (0, "")
 
+    @each_function
     @pytest.mark.parametrize("name", COMMITTED)
-    @pytest.mark.parametrize("what", FUNCTIONS)
-    def test_a_function_is_told_what_the_declared_file_says(
-        self, stacks: Templates, name: str, what: str
+    def test_variables_say_what_the_file_declares(
+        self, stacks: Templates, name: str, kind: str
     ) -> None:
-        functions = stacks[f"{name}-Guard"]
-        (found,) = resources(
-            functions, "AWS::Lambda::Function", FunctionName=f"tandem-{name}-{what}"
-        )
+        properties = find_function(stacks[f"{name}-Guard"], kind, name)
+        config = GuardConfig.from_variables(properties["Environment"]["Variables"])
+        declared = build_guard_config(environment(name))
+        assert config == replace(declared, block_starts=None, block_ends=None)
 
-        told = GuardConfig.from_variables(found["Environment"]["Variables"])
-        meant = build_guard_config(environment(name))
-        assert (told.cluster, told.node_group, told.bucket) == (
-            meant.cluster,
-            meant.node_group,
-            meant.bucket,
-        )
-        assert (told.topic_arn, told.namespace, told.capacity_kind) == (
-            meant.topic_arn,
-            meant.namespace,
-            meant.capacity_kind,
-        )
-        assert (told.max_hours, told.idle_minutes) == (meant.max_hours, meant.idle_minutes)
-
-    def test_no_function_is_told_of_a_reservation_or_of_a_blocks_hours(self) -> None:
+    def test_no_variable_holds_a_reservation_or_a_blocks_hours(self) -> None:
         starts = datetime(2026, 12, 1, 11, 30, tzinfo=UTC)
         block = CapacityBlock.model_construct(starts=starts, ends=starts + timedelta(days=1))
-        place = changed(
-            environment(HOME), capacity={"reservation_id": "cr-0123456789abcdef0", "block": block}
-        )
-
-        assert build_guard_config(place).block_ends == block.ends
+        capacity = {"reservation_id": "cr-0123456789abcdef0", "block": block}
+        place = changed(environment(HOME), capacity=capacity)
         assert function_variables(place) == function_variables(environment(HOME))
-
-    def test_the_reaper_looks_every_pass_and_nobody_else_calls_it(self, stack: Template) -> None:
-        rule = one(stack, "AWS::Events::Rule")
-        (target,) = rule["Targets"]
-        reap = logical(stack, "ReapFunction", "AWS::Lambda::Function")
-        callers = resources(
-            stack, "AWS::Lambda::Permission", FunctionName={"Fn::GetAtt": [reap, "Arn"]}
-        )
-
-        assert (rule["ScheduleExpression"], rule["State"]) == (
-            f"rate({PASS_MINUTES} minutes)",
-            "ENABLED",
-        )
-        assert target["Arn"] == {"Fn::GetAtt": [reap, "Arn"]}
-        rule_arn = {"Fn::GetAtt": [logical(stack, "EveryPassRule", "AWS::Events::Rule"), "Arn"]}
-        assert [(each["Principal"], each["SourceArn"]) for each in callers] == [
-            ("events.amazonaws.com", rule_arn)
-        ]
-
-    def test_a_stop_that_failed_on_every_try_is_kept_and_a_pass_is_not(
-        self, stack: Template
-    ) -> None:
-        calls = {
-            json.dumps(each["FunctionName"]): each
-            for each in resources(stack, "AWS::Lambda::EventInvokeConfig")
-        }
-        stop = calls[json.dumps({"Ref": logical(stack, "StopFunction", "AWS::Lambda::Function")})]
-        reap = calls[json.dumps({"Ref": logical(stack, "ReapFunction", "AWS::Lambda::Function")})]
-
-        queue = {"Fn::GetAtt": [logical(stack, "DeadLetters", "AWS::SQS::Queue"), "Arn"]}
-        assert stop["DestinationConfig"] == {"OnFailure": {"Destination": queue}}
-        assert (stop["MaximumRetryAttempts"], reap["MaximumRetryAttempts"]) == (2, 0)
-        assert "DestinationConfig" not in reap
 
 
 class TestRights:
-    """Action by action: what a role may is what tandem/guard calls."""
-
-    CALLED = frozenset(
-        {
-            "s3:GetObject",
-            "s3:PutObject",
-            "eks:DescribeNodegroup",
-            "eks:UpdateNodegroupConfig",
-            "ec2:DescribeInstances",
-            "ec2:DescribeCapacityReservations",
-            "ec2:TerminateInstances",
-            "cloudwatch:PutMetricData",
-            "cloudwatch:GetMetricStatistics",
-            "sns:Publish",
-            "autoscaling:DescribeAutoScalingGroups",
-            "autoscaling:SuspendProcesses",
-            "autoscaling:UpdateAutoScalingGroup",
-            "scheduler:ListSchedules",
-        }
+    @pytest.mark.parametrize(
+        ("role", "more"), [("Reap", set()), ("Stop", {"sqs:SendMessage"})], ids=FUNCTIONS[::-1]
     )
-    # what people alone call, by modules that the functions have too
-    PEOPLE = frozenset({"autoscaling:ResumeProcesses", "scheduler:DeleteSchedule"})
-    # without a call of its own: a missing object is told from a forbidden one; the topic's key; the
-    # function's log
-    BESIDE = frozenset(
-        {
-            "s3:ListBucket",
-            "kms:Decrypt",
-            "kms:GenerateDataKey",
-            "logs:CreateLogStream",
-            "logs:PutLogEvents",
-        }
-    )
-
-    def test_the_functions_may_call_what_the_stop_calls_and_nothing_else(
-        self, stack: Template
+    def test_function_may_call_what_its_files_call(
+        self, stack: Template, role: str, more: set[str]
     ) -> None:
-        assert set(allowed(rights(stack, "Reap"))) == self.CALLED | self.BESIDE
-        assert set(allowed(rights(stack, "Stop"))) == self.CALLED | self.BESIDE | {
-            "sqs:SendMessage"
-        }
-
-    def test_every_call_of_the_stop_is_among_them(self) -> None:
         source = "".join((ROOT / file).read_text() for file in list_function_files("reap"))
-        made = {
-            f"{service}:{''.join(part.capitalize() for part in operation.split('_'))}"
-            for service in [each.name for each in fields(AwsClients) if each.default is MISSING]
-            for operation in _called(source, service)
-        }
+        services = [field.name for field in fields(AwsClients) if field.default is MISSING]
+        calls = {action for service in services for action in list_calls(source, service)}
 
-        assert made - self.PEOPLE == self.CALLED
+        allowed = set(list_resources_by_action(find_role(stack, role)))
 
-    def test_a_function_sizes_this_node_group_alone(self, stack: Template) -> None:
-        for what in ("Stop", "Reap"):
-            found = allowed(rights(stack, what))
-            assert found["eks:UpdateNodegroupConfig"]["Resource"] == [NODE_GROUP]
-            assert found["eks:DescribeNodegroup"]["Resource"] == [NODE_GROUP]
+        assert allowed == calls - CALLS_OF_PEOPLE | RIGHTS_WITHOUT_CALL | more
 
-    def test_a_function_ends_instances_of_this_node_group_alone(self, stack: Template) -> None:
-        statement = allowed(rights(stack, "Reap"))["ec2:TerminateInstances"]
-
-        assert statement["Resource"] == [f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/*"]
-        assert statement["Condition"] == {
-            "StringEquals": {
-                "aws:ResourceTag/eks:cluster-name": f"tandem-{HOME}",
-                "aws:ResourceTag/eks:nodegroup-name": f"{HOME}-trn2",
-            }
-        }
-
-    def test_in_a_bucket_of_others_a_function_reads_and_fences_below_its_prefix(
+    def test_in_a_bucket_of_others_a_function_fences_below_its_prefix(
         self, stacks: Templates
     ) -> None:
-        found = allowed(rights(stacks["existing-bucket-Guard"], "Reap"))
-        start = f"arn:aws:s3:::their-models/guard/{ACCOUNT}/{REGION}/existing-bucket/"
+        rights = list_resources_by_action(find_role(stacks["spot-unprotected-Guard"], "Reap"))
+        prefix = f"arn:aws:s3:::their-models/guard/{ACCOUNT}/{REGION}/spot-unprotected/"
+        assert rights["s3:PutObject"] == [f"{prefix}stop.json"]
+        assert {arn.startswith(prefix) for arn in rights["s3:GetObject"]} == {True}
 
-        assert found["s3:PutObject"]["Resource"] == [f"{start}stop.json"]
-        assert found["s3:GetObject"]["Resource"] == [
-            f"{start}{key}"
-            for key in ("stop.json", "lease.json", "runs/*/lease.json", "runs/*/heartbeat.json")
-        ]
-
-    def test_a_function_puts_metrics_into_the_guards_namespace_alone(self, stack: Template) -> None:
-        for what in ("Stop", "Reap"):
-            statement = allowed(rights(stack, what))["cloudwatch:PutMetricData"]
-            assert statement["Condition"] == {
-                "StringEquals": {"cloudwatch:namespace": f"Tandem/Guard/{HOME}"}
-            }
-
-    def test_nobody_but_the_functions_puts_into_the_guards_namespace(
-        self, stacks: Templates
-    ) -> None:
+    def test_functions_alone_publish_into_the_guards_namespace(self, stacks: Templates) -> None:
         """Whoever may publish `instances_alive` can feign a reaper that lives."""
-        spaces = {
-            (logical_id, json.dumps(statement.get("Condition")))
+        publishers = {
+            (name, logical_id[:4]): json.dumps(statement)
             for name, template in stacks.items()
-            if name.startswith(HOME)
             for logical_id, resource in template["Resources"].items()
-            for document in policies(resource["Properties"])
-            for statement in document["Statement"]
+            for policy in resource.get("Properties", {}).get("Policies", [])
+            for statement in policy["PolicyDocument"]["Statement"]
             if "cloudwatch:PutMetricData" in statement["Action"]
         }
 
-        assert all("cloudwatch:namespace" in condition for _, condition in spaces)
-        guards = {
-            logical_id for logical_id, condition in spaces if f"Tandem/Guard/{HOME}" in condition
-        }
-        stack = stacks[f"{HOME}-Guard"]
-        assert guards == {logical(stack, what, "AWS::IAM::Role") for what in ("Stop", "Reap")}
+        assert all("cloudwatch:namespace" in text for text in publishers.values())
+        of_the_guard = {key for key, text in publishers.items() if f"Tandem/Guard/{HOME}" in text}
+        assert of_the_guard == {(f"{HOME}-Guard", "Stop"), (f"{HOME}-Guard", "Reap")}
 
 
-def _called(source: str, service: str) -> set[str]:
-    return set(re.findall(rf"clients\.{service}(?:_once\.|\.|, \")(\w+)\b", source))
+def list_calls(source: str, service: str) -> set[str]:
+    """Return the IAM actions of the calls that a source makes of a service."""
+    operations = re.findall(rf"clients\.{service}(?:_once\.|\.|, \")(\w+)\b", source)
+    return {f"{service}:{operation.title().replace('_', '')}" for operation in operations}
 
 
-class TestOneShot:
-    def test_scheduler_alone_has_the_role_for_this_group_alone(self, stack: Template) -> None:
-        role = stack["Resources"][logical(stack, "OneShotRole", "AWS::IAM::Role")]["Properties"]
-        (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+def test_start_names_the_group_role_and_queue_that_are_made(stack: Template) -> None:
+    now = datetime(2026, 12, 1, 8, tzinfo=UTC)
+    lease = Lease(
+        run="r",
+        who="w",
+        experiment=None,
+        node_label={},
+        nodes=1,
+        created=now,
+        deadline=now + timedelta(hours=1),
+        beats=False,
+        schedule="stop-r",
+    )
 
-        assert trust["Principal"] == {"Service": "scheduler.amazonaws.com"}
-        assert trust["Condition"] == {
-            "StringEquals": {
-                "aws:SourceAccount": ACCOUNT,
-                "aws:SourceArn": (
-                    f"arn:aws:scheduler:{REGION}:{ACCOUNT}:schedule-group/tandem-{HOME}"
-                ),
-            }
-        }
+    schedule = build_stop_schedule(build_guard_config(environment(HOME)), lease)
 
-    def test_the_role_sizes_this_node_group_and_says_that_it_could_not(
-        self, stack: Template
-    ) -> None:
-        found = allowed(rights(stack, "OneShotRole"))
-        queue = {"Fn::GetAtt": [logical(stack, "DeadLetters", "AWS::SQS::Queue"), "Arn"]}
+    role = find_role(stack, "OneShotRole")["RoleName"]
+    queue = one(stack, "AWS::SQS::Queue")["QueueName"]
+    assert schedule["GroupName"] == one(stack, "AWS::Scheduler::ScheduleGroup")["Name"]
+    assert schedule["Target"]["RoleArn"] == f"arn:aws:iam::{ACCOUNT}:role/{role}"
+    assert schedule["Target"]["DeadLetterConfig"]["Arn"].endswith(f":{queue}")
 
-        assert set(found) == {
-            "eks:UpdateNodegroupConfig",
-            "sqs:SendMessage",
-            "kms:Decrypt",
-            "kms:GenerateDataKey",
-        }
-        assert found["eks:UpdateNodegroupConfig"]["Resource"] == [NODE_GROUP]
-        assert found["sqs:SendMessage"]["Resource"] == [queue]
 
-    def test_a_start_names_the_group_the_role_and_the_queue_that_are_made(
-        self, stack: Template
-    ) -> None:
-        meant = build_guard_config(environment(HOME))
-        now = datetime(2026, 12, 1, 8, tzinfo=UTC)
-        lease = Lease(
-            run="r",
-            who="w",
-            experiment=None,
-            node_label={},
-            nodes=1,
-            created=now,
-            deadline=now + timedelta(hours=1),
-            beats=False,
-            schedule="stop-r",
-        )
+def test_subscriber_keeps_its_resource_wherever_it_stands(tmp_path: Path) -> None:
+    mail = AlarmSubscription(protocol="email", endpoint="ops@example.com")
+    queue = AlarmSubscription(protocol="sqs", endpoint="arn:aws:sqs:us-east-2:111122223333:alarms")
 
-        asked = build_stop_schedule(meant, lease)
-
-        role = stack["Resources"][logical(stack, "OneShotRole", "AWS::IAM::Role")]["Properties"][
-            "RoleName"
-        ]
-        assert asked["GroupName"] == one(stack, "AWS::Scheduler::ScheduleGroup")["Name"]
-        assert asked["Target"]["RoleArn"] == f"arn:aws:iam::{ACCOUNT}:role/{role}"
-        queue = one(stack, "AWS::SQS::Queue")["QueueName"]
-        assert asked["Target"]["DeadLetterConfig"] == {
-            "Arn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{queue}"
+    def subscribe(folder: str, *subscribers: AlarmSubscription) -> dict[str, Any]:
+        place = changed(environment(HOME), observability={"alarm_subscriptions": subscribers})
+        template = synth_alone(place, tmp_path / folder, GuardStack, environment=place)
+        return {
+            name: resource["Properties"]
+            for name, resource in template["Resources"].items()
+            if resource.get("Properties", {}).get("Protocol") in {"email", "sqs"}
         }
 
-    def test_the_queue_is_encrypted_and_speaks_tls_only(self, stack: Template) -> None:
-        queue = one(stack, "AWS::SQS::Queue")
-        (denied,) = one(stack, "AWS::SQS::QueuePolicy")["PolicyDocument"]["Statement"]
-
-        assert queue["KmsMasterKeyId"] == {
-            "Fn::GetAtt": [logical(stack, "Key", "AWS::KMS::Key"), "Arn"]
-        }
-        assert queue["MessageRetentionPeriod"] == 14 * 24 * 3600
-        assert (denied["Effect"], denied["Principal"], denied["Condition"]) == (
-            "Deny",
-            {"AWS": "*"},
-            TLS_ONLY,
-        )
-
-
-class TestNotices:
-    def statements(self, stack: Template, start: str) -> list[dict[str, Any]]:
-        topic = {"Ref": logical(stack, start, "AWS::SNS::Topic")}
-        (policy,) = resources(stack, "AWS::SNS::TopicPolicy", Topics=[topic])
-        found: list[dict[str, Any]] = policy["PolicyDocument"]["Statement"]
-        return found
-
-    def test_alarms_of_this_environment_and_budgets_of_this_account_tell_people(
-        self, stack: Template
-    ) -> None:
-        found = {
-            each["Principal"]["Service"]: each
-            for each in self.statements(stack, "Notices")
-            if each["Effect"] == "Allow"
-        }
-
-        assert set(found) == {"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}
-        assert found["cloudwatch.amazonaws.com"]["Condition"] == {
-            "StringEquals": {"aws:SourceAccount": ACCOUNT},
-            "ArnLike": {
-                "aws:SourceArn": f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:{HOME}-notify-*"
-            },
-        }
-        assert found["budgets.amazonaws.com"]["Condition"] == {
-            "StringEquals": {"aws:SourceAccount": ACCOUNT},
-            "ArnLike": {"aws:SourceArn": f"arn:aws:budgets::{ACCOUNT}:*"},
-        }
-
-    def test_budgets_alone_publish_to_the_topic_that_stops(self, stack: Template) -> None:
-        allow = [each for each in self.statements(stack, "StopTopic") if each["Effect"] == "Allow"]
-        assert [each["Principal"] for each in allow] == [{"Service": "budgets.amazonaws.com"}]
-
-    @pytest.mark.parametrize("topic", ["Notices", "StopTopic"])
-    def test_nothing_is_published_in_the_clear(self, stack: Template, topic: str) -> None:
-        (denied,) = [each for each in self.statements(stack, topic) if each["Effect"] == "Deny"]
-        assert (denied["Principal"], denied["Action"], denied["Condition"]) == (
-            "*",
-            "sns:Publish",
-            TLS_ONLY,
-        )
-
-    def test_the_stop_function_alone_hears_of_the_topic_that_stops(self, stack: Template) -> None:
-        stop = {"Fn::GetAtt": [logical(stack, "StopFunction", "AWS::Lambda::Function"), "Arn"]}
-        topic = {"Ref": logical(stack, "StopTopic", "AWS::SNS::Topic")}
-        (heard,) = resources(stack, "AWS::SNS::Subscription")
-        (caller,) = resources(stack, "AWS::Lambda::Permission", FunctionName=stop)
-
-        assert (heard["Protocol"], heard["Endpoint"], heard["TopicArn"]) == ("lambda", stop, topic)
-        assert (caller["Principal"], caller["SourceArn"]) == ("sns.amazonaws.com", topic)
-
-    def test_a_subscriber_keeps_its_resource_wherever_it_stands(self, tmp_path: Path) -> None:
-        mail = AlarmSubscription(protocol="email", endpoint="ops@example.com")
-        queue = AlarmSubscription(
-            protocol="sqs", endpoint="arn:aws:sqs:us-east-2:111122223333:alarms"
-        )
-
-        def made(folder: str, *subscribers: AlarmSubscription) -> dict[str, Any]:
-            place = changed(environment(HOME), observability={"alarm_subscriptions": subscribers})
-            found = synth_alone(place, tmp_path / folder, GuardStack, environment=place)[
-                "Resources"
-            ]
-            heard = {
-                name: each
-                for name, each in found.items()
-                if each["Type"] == "AWS::SNS::Subscription"
-            }
-            return {
-                name: each
-                for name, each in heard.items()
-                if each["Properties"]["Protocol"] != "lambda"
-            }
-
-        both = made("both", mail, queue)
-        assert both == made("turned", queue, mail)
-        assert made("one", queue).items() <= both.items()
-        assert sorted(
-            (each["Properties"]["Protocol"], each["Properties"]["Endpoint"])
-            for each in both.values()
-        ) == [
-            ("email", "ops@example.com"),
-            ("sqs", "arn:aws:sqs:us-east-2:111122223333:alarms"),
-        ]
+    subscriptions = subscribe("both", mail, queue)
+    assert len(subscriptions) == 2
+    assert subscribe("queue", queue).items() < subscriptions.items()
 
 
 class TestBudget:
-    def notifications(self, stack: Template) -> list[tuple[str, float, str, list[Any]]]:
-        return [
-            (
-                each["Notification"]["NotificationType"],
-                each["Notification"]["Threshold"],
-                each["Notification"]["ThresholdType"],
-                [one["Address"] for one in each["Subscribers"]],
-            )
-            for each in one(stack, "AWS::Budgets::Budget")["NotificationsWithSubscribers"]
-        ]
-
-    def test_what_is_spent_stops_at_five_thresholds_and_what_is_forecast_tells_people(
-        self, stack: Template
-    ) -> None:
-        stop, people = (
-            {"Ref": logical(stack, name, "AWS::SNS::Topic")} for name in ("StopTopic", "Notices")
-        )
-
-        assert self.notifications(stack) == [
-            *(("ACTUAL", percent, "PERCENTAGE", [stop]) for percent in (100, 125, 150, 200, 300)),
-            ("FORECASTED", 100, "PERCENTAGE", [people]),
-        ]
+    """CloudFormation cannot replace a budget under its own name."""
 
     def test_another_list_of_notifications_has_another_name(self, stack: Template) -> None:
-        """CloudFormation replaces the budget, which it cannot under its own name; add a line here,
-        keep the others."""
+        """Add a line here, and keep the others."""
         names = {
             "": "ACTUAL 100, FORECASTED 100",
             "-monthly": (
                 "ACTUAL 100, ACTUAL 125, ACTUAL 150, ACTUAL 200, ACTUAL 300, FORECASTED 100"
             ),
         }
-
-        name = one(stack, "AWS::Budgets::Budget")["Budget"]["BudgetName"]
-        listed = ", ".join(
-            f"{kind} {percent:g}" for kind, percent, _, _ in self.notifications(stack)
+        budget = one(stack, "AWS::Budgets::Budget")
+        notifications = [row["Notification"] for row in budget["NotificationsWithSubscribers"]]
+        thresholds = ", ".join(
+            f"{row['NotificationType']} {row['Threshold']:g}" for row in notifications
         )
-        assert names[name.removeprefix(f"tandem-{HOME}")] == listed
+        name = budget["Budget"]["BudgetName"].removeprefix(f"tandem-{HOME}")
+        assert names[name] == thresholds
 
-    @pytest.mark.parametrize("kind", ["spot", "on-demand", "reservation", "capacity-block"])
-    def test_every_kind_of_capacity_has_the_same_budget(
-        self, stacks: Templates, stack: Template, kind: str
+    @pytest.mark.parametrize(
+        "variant", ["spot-unprotected", "on-demand-bounded", "reservation-public"]
+    )
+    def test_every_kind_of_capacity_has_the_same_notifications(
+        self, stacks: Templates, stack: Template, variant: str
     ) -> None:
-        """Another list of notifications would replace it under its own name, which CloudFormation
-        cannot."""
-        budgets = [one(each, "AWS::Budgets::Budget") for each in (stacks[f"{kind}-Guard"], stack)]
-        assert (
-            budgets[0]["NotificationsWithSubscribers"] == budgets[1]["NotificationsWithSubscribers"]
-        )
+        budgets = [
+            one(template, "AWS::Budgets::Budget")
+            for template in (stacks[f"{variant}-Guard"], stack)
+        ]
+        lists = [budget["NotificationsWithSubscribers"] for budget in budgets]
+        assert lists[0] == lists[1]
 
     def test_without_tags_of_ones_own_it_counts_this_environments_instances_alone(
         self, tmp_path: Path
@@ -536,8 +279,3 @@ class TestBudget:
             "TagKeyValue": [f"user:tandem:environment${HOME}"],
             "UsageType": ["USE2-BoxUsage:trn2.48xlarge", "USE2-SpotUsage:trn2.48xlarge"],
         }
-
-    def test_a_region_without_budgets_has_none_and_all_else(self, stacks: Templates) -> None:
-        assert environment("dev-trn2-3xlarge").region in REGIONS_WITHOUT_BUDGETS
-        assert resources(stacks["dev-trn2-3xlarge-Guard"], "AWS::Budgets::Budget") == []
-        assert len(resources(stacks["dev-trn2-3xlarge-Guard"], "AWS::Lambda::Function")) == 2

@@ -1,36 +1,32 @@
-"""Registry and builds: closed repositories, builds that are written out, and a function that may do
-little."""
+"""Builds: which images an environment has built, from which files, and where."""
 
 from __future__ import annotations
 
-import json
 import shlex
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
 import yaml
 from assemblies import (
-    Synth,
     Template,
     Templates,
-    changed,
     environment,
     hosted,
     one,
     places,
     resources,
     templates,
-    variants,
 )
 from aws_cdk import aws_s3_assets as assets
 
-from stacks.image import RESOURCE_TYPE
+from lambdas.build_image.handler import MARGIN_S, MAX_WAIT_S, WAIT_S
+from stacks.image import QUEUE_MINUTES, RESOURCE_TYPE, SERVICE_TIMEOUT_S, render_build_spec
+from stacks.policy import PrivateRepository
 from tandem.declarations.environment import Environment
 from tandem.declarations.names import image_stack_kind
 from tandem.declarations.project_image import (
+    BUILD_MINUTES,
     LLMPERF,
     LM_EVAL,
     PROJECT_IMAGES,
@@ -42,8 +38,6 @@ from tandem.declarations.project_image import (
 )
 
 pytestmark = pytest.mark.cdk
-
-MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
 # hosts a pair under llmperf, and a quality comparison: it builds all images
 HOME = "post-us-east-2"
 
@@ -68,36 +62,6 @@ def registry(stacks: Templates) -> Template:
     return stacks[f"{HOME}-Registry"]
 
 
-def statements(template: Template, service: str) -> list[dict[str, Any]]:
-    """Return what the role of a service may do."""
-    (role,) = [
-        each
-        for each in resources(template, "AWS::IAM::Role")
-        if each["AssumeRolePolicyDocument"]["Statement"][0]["Principal"]
-        == {"Service": f"{service}.amazonaws.com"}
-    ]
-    found: list[dict[str, Any]] = role["Policies"][0]["PolicyDocument"]["Statement"]
-    return found
-
-
-def actions(template: Template, service: str) -> set[str]:
-    return {action for statement in statements(template, service) for action in statement["Action"]}
-
-
-def commands(template: Template) -> list[list[str]]:
-    """Return the words of every command of the build."""
-    spec = yaml.safe_load(one(template, "AWS::CodeBuild::Project")["Source"]["BuildSpec"])
-    return [
-        shlex.split(command) for phase in spec["phases"].values() for command in phase["commands"]
-    ]
-
-
-def arguments(template: Template) -> dict[str, str]:
-    """Return the build arguments that docker gets."""
-    (build,) = [words for words in commands(template) if words[:2] == ["docker", "build"]]
-    return dict(word.split("=", 1) for before, word in pairwise(build) if before == "--build-arg")
-
-
 @pytest.mark.parametrize("place", places(), ids=lambda place: place.name)
 def test_every_environment_builds_what_its_experiments_run(
     stacks: Templates, place: Environment
@@ -119,180 +83,6 @@ def test_an_image_is_built_under_the_name_that_pods_pull(
     ]
     assert built["Repository"] in repositories
     assert image.reference(environment(HOME)).endswith(f"/{built['Repository']}:{built['Tag']}")
-
-
-def test_a_build_takes_no_repository_and_no_other_image_with_it(template: Template) -> None:
-    types = [resource["Type"] for resource in template["Resources"].values()]
-    assert types.count("AWS::CodeBuild::Project") == types.count(RESOURCE_TYPE) == 1
-    assert "AWS::ECR::Repository" not in types
-
-
-def test_a_build_leaves_nothing_that_the_next_deploy_cannot_create(template: Template) -> None:
-    policies = {
-        name: (
-            resource.get("DeletionPolicy", "Delete"),
-            resource.get("UpdateReplacePolicy", "Delete"),
-        )
-        for name, resource in template["Resources"].items()
-    }
-    assert set(policies.values()) == {("Delete", "Delete")}
-
-
-class TestTheRepository:
-    @pytest.fixture(params=range(len(PROJECT_IMAGES)))
-    def repository(self, registry: Template, request: pytest.FixtureRequest) -> dict[str, Any]:
-        return resources(registry, "AWS::ECR::Repository")[request.param]
-
-    def test_never_moves_a_tag(self, repository: dict[str, Any]) -> None:
-        assert repository["ImageTagMutability"] == "IMMUTABLE"
-
-    def test_keeps_the_newest(self, repository: dict[str, Any]) -> None:
-        (rule,) = json.loads(repository["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
-        assert rule["selection"] == {
-            "tagStatus": "any",
-            "countType": "imageCountMoreThan",
-            "countNumber": 20,
-        }
-        assert rule["action"] == {"type": "expire"}
-
-    def test_goes_with_its_stack_full_or_not(self, registry: Template) -> None:
-        bodies = [
-            body
-            for body in registry["Resources"].values()
-            if body["Type"] == "AWS::ECR::Repository"
-        ]
-        assert {body["DeletionPolicy"] for body in bodies} == {"Delete"}
-        assert {body["Properties"]["EmptyOnDelete"] for body in bodies} == {True}
-
-
-class TestTheBuild:
-    def test_builds_and_pushes_the_image_that_pods_pull(
-        self, template: Template, image: ProjectImage
-    ) -> None:
-        _, build, push = commands(template)
-        reference = image.reference(environment("post-us-east-2"))
-        assert build[:6] == ["docker", "build", "--file", image.dockerfile, "--tag", reference]
-        assert push == ["docker", "push", reference]
-
-    def test_takes_the_base_from_behind_the_mirror(self, stacks: Templates) -> None:
-        base = arguments(stacks["customer-keys-ImageTools"])["BASE_IMAGE"]
-        assert base.startswith(f"{MIRROR}/ecr-public/docker/library/python:")
-        assert base.endswith(f"@{TOOLS.base().digest}")
-
-    def test_logs_in_to_a_mirror_of_another_account_and_region(self, synth: Synth) -> None:
-        host = "444455556666.dkr.ecr.eu-west-1.amazonaws.com"
-        place = changed(
-            variants()["capacity-block"], registry_mirrors={"public.ecr.aws": f"{host}/cache"}
-        )
-
-        words_of_commands = commands(templates(synth(place))["capacity-block-ImageTools"])
-
-        (login,) = [words for words in words_of_commands if words[-1] == host]
-        assert login[:5] == ["aws", "ecr", "get-login-password", "--region", "eu-west-1"]
-
-    def test_ends_before_the_function_and_cloudformation_wait_no_more(
-        self, template: Template
-    ) -> None:
-        project = one(template, "AWS::CodeBuild::Project")
-        resource = one(template, RESOURCE_TYPE)
-        handler_wait_s = 3300  # WAIT_S of lambdas/build_image/handler.py
-        call_s = 15  # its longest pause between two looks, and its margin: MAX_WAIT_S and MARGIN_S
-        margin_s = 120
-
-        minutes = project["TimeoutInMinutes"] + project["QueuedTimeoutInMinutes"]
-
-        assert 60 * minutes < handler_wait_s
-        assert handler_wait_s + call_s + margin_s < int(resource["ServiceTimeout"])
-
-
-class TestTheLog:
-    def test_outlives_a_deploy_that_was_rolled_back(self, registry: Template) -> None:
-        (group,) = [
-            each for each in registry["Resources"].values() if each["Type"] == "AWS::Logs::LogGroup"
-        ]
-        assert group["DeletionPolicy"] == "Retain"
-        assert "LogGroupName" not in group["Properties"]  # else the next deploy would find it taken
-
-    def test_is_where_the_build_and_the_function_write(
-        self, registry: Template, template: Template
-    ) -> None:
-        build = one(template, "AWS::CodeBuild::Project")["LogsConfig"]["CloudWatchLogs"]
-        function = one(registry, "AWS::Lambda::Function")["LoggingConfig"]
-        export = registry["Outputs"]["LogGroupName"]
-        assert (build["Status"], build["GroupName"]) == (
-            "ENABLED",
-            {"Fn::ImportValue": export["Export"]["Name"]},
-        )
-        assert export["Value"] == function["LogGroup"]
-
-
-class TestRights:
-    def test_the_function_looks_for_tags_builds_and_calls_itself(self, registry: Template) -> None:
-        (function,) = resources(registry, "AWS::Lambda::Function")
-        by_action = {
-            action: statement["Resource"]
-            for statement in statements(registry, "lambda")
-            for action in statement["Action"]
-        }
-
-        assert set(by_action) == {
-            "ecr:DescribeImages",
-            "codebuild:StartBuild",
-            "codebuild:BatchGetBuilds",
-            "lambda:InvokeFunction",
-            "logs:CreateLogStream",
-            "logs:PutLogEvents",
-        }
-        own_arn = f"arn:aws:lambda:us-east-2:111122223333:function:{function['FunctionName']}"
-        assert by_action["lambda:InvokeFunction"] == [own_arn]
-        assert "*" not in str(by_action)
-
-    def test_the_function_of_the_registry_answers_for_an_image(
-        self, registry: Template, template: Template
-    ) -> None:
-        (function,) = resources(registry, "AWS::Lambda::Function")
-        assert one(template, RESOURCE_TYPE)["ServiceToken"].endswith(
-            f":function:{function['FunctionName']}"
-        )
-
-    def test_only_a_login_has_no_narrower_resource(self, template: Template) -> None:
-        wide = [
-            statement["Action"]
-            for statement in statements(template, "codebuild")
-            if "*" in str(statement["Resource"])
-        ]
-        assert wide == [["ecr:GetAuthorizationToken"]]
-
-    def test_the_build_reads_one_object_and_writes_one_repository(
-        self, template: Template, image: ProjectImage
-    ) -> None:
-        location = one(template, "AWS::CodeBuild::Project")["Source"]["Location"]
-        by_action = {
-            action: each["Resource"]
-            for each in statements(template, "codebuild")
-            for action in each["Action"]
-        }
-
-        assert by_action["s3:GetObject"] == [f"arn:aws:s3:::{location}"]
-        assert by_action["ecr:PutImage"] == [
-            f"arn:aws:ecr:us-east-2:111122223333:repository/tandem-post-us-east-2-{image.name}"
-        ]
-
-    def test_codebuild_takes_the_role_for_this_project_only(
-        self, template: Template, image: ProjectImage
-    ) -> None:
-        (trust,) = [
-            each["AssumeRolePolicyDocument"]["Statement"][0]
-            for each in resources(template, "AWS::IAM::Role")
-            if "codebuild" in str(each["AssumeRolePolicyDocument"])
-        ]
-
-        assert trust["Condition"]["StringEquals"] == {
-            "aws:SourceAccount": "111122223333",
-            "aws:SourceArn": (
-                f"arn:aws:codebuild:us-east-2:111122223333:project/tandem-post-us-east-2-{image.name}"
-            ),
-        }
 
 
 class TestTheSource:
@@ -337,17 +127,41 @@ class TestTheSource:
         assert seen == set(image.source_files())
 
 
-def test_builds_run_in_the_private_subnets_where_that_is_declared(stacks: Templates) -> None:
-    inside = stacks["builds-inside-ImageTools"]
-    assert len(one(inside, "AWS::CodeBuild::Project")["VpcConfig"]["Subnets"]) == 2
-    assert one(inside, "AWS::EC2::SecurityGroup").get("SecurityGroupIngress", []) == []
-    assert "VpcConfig" not in one(stacks["customer-keys-ImageTools"], "AWS::CodeBuild::Project")
+def test_build_runs_in_the_private_subnets_where_that_is_declared(stacks: Templates) -> None:
+    project = one(stacks["efa-nat-per-zone-ImageTools"], "AWS::CodeBuild::Project")
+    assert len(project["VpcConfig"]["Subnets"]) == 2
 
 
-def test_a_build_in_the_vpc_may_attach_to_its_subnets_alone(stacks: Templates) -> None:
-    (granted,) = [
+def test_build_in_the_vpc_admits_nobody(stacks: Templates) -> None:
+    group = one(stacks["efa-nat-per-zone-ImageTools"], "AWS::EC2::SecurityGroup")
+    assert group.get("SecurityGroupIngress", []) == []
+
+
+def test_build_in_the_vpc_may_attach_to_its_subnets_alone(stacks: Templates) -> None:
+    template = stacks["efa-nat-per-zone-ImageTools"]
+    subnets = one(template, "AWS::CodeBuild::Project")["VpcConfig"]["Subnets"]
+    (policy,) = one(template, "AWS::IAM::Role")["Policies"]
+    (statement,) = [
         statement
-        for statement in statements(stacks["builds-inside-ImageTools"], "codebuild")
+        for statement in policy["PolicyDocument"]["Statement"]
         if "ec2:CreateNetworkInterfacePermission" in statement["Action"]
     ]
-    assert len(granted["Condition"]["StringEquals"]["ec2:Subnet"]) == 2
+    assert len(statement["Condition"]["StringEquals"]["ec2:Subnet"]) == len(subnets)
+
+
+def test_build_logs_in_to_a_mirror_of_another_account_and_region() -> None:
+    host = "444455556666.dkr.ecr.eu-west-1.amazonaws.com"
+    mirror = PrivateRepository.parse_reference(f"{host}/cache/library/python:3.13")
+    text = render_build_spec(TOOLS, environment(HOME), "base", mirror)
+    login, *_ = [
+        shlex.split(command)
+        for command in yaml.safe_load(text)["phases"]["pre_build"]["commands"]
+        if command.endswith(host)
+    ]
+    assert login[:5] == ["aws", "ecr", "get-login-password", "--region", "eu-west-1"]
+
+
+def test_each_wait_for_a_build_is_longer_than_the_one_within() -> None:
+    """The build ends before the function stops to wait, and the function before CloudFormation."""
+    assert 60 * (BUILD_MINUTES + QUEUE_MINUTES) < WAIT_S
+    assert WAIT_S + MAX_WAIT_S + MARGIN_S < SERVICE_TIMEOUT_S

@@ -6,20 +6,9 @@ import re
 from ipaddress import IPv4Network
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import pytest
-from assemblies import (
-    KEY,
-    Synth,
-    Template,
-    Templates,
-    changed,
-    environment,
-    resources,
-    synth_alone,
-    templates,
-)
+from assemblies import KEY, Template, Templates, changed, environment, resources, synth_alone
 
 from stacks.network import NetworkStack, SubnetUse, compute_subnet_range
 from tandem.declarations.interface_endpoints import list_endpoint_services
@@ -31,31 +20,11 @@ pytestmark = pytest.mark.cdk
 ZONE_NAME = re.compile(r"\b[a-z]{2}(-[a-z]+)+-\d[a-z]\b")
 
 
-@pytest.fixture(scope="session")
-def network(stacks: Templates) -> Template:
-    return stacks["post-us-east-2-Network"]
-
-
-def private_subnets(template: Template) -> list[dict[str, object]]:
-    return [
-        subnet
-        for subnet in resources(template, "AWS::EC2::Subnet")
-        if "private" in str(subnet["Tags"])
-    ]
-
-
-def test_subnets_stand_in_the_declared_zones_by_id(network: Template) -> None:
-    zones = [subnet["AvailabilityZoneId"] for subnet in private_subnets(network)]
-    assert zones == ["use2-az1", "use2-az2", "use2-az3"]
-
-
 def test_no_template_holds_a_zone_name(stacks: Templates) -> None:
     assert [stack for stack, template in stacks.items() if ZONE_NAME.search(str(template))] == []
 
 
-@pytest.mark.parametrize(
-    ("variant", "gateways"), [("closed", 0), ("capacity-block", 1), ("nat-per-zone", 3)], ids=str
-)
+@pytest.mark.parametrize(("variant", "gateways"), [("closed", 0), ("efa-nat-per-zone", 3)], ids=str)
 def test_nat_gateways_are_as_many_as_declared(
     stacks: Templates, variant: str, gateways: int
 ) -> None:
@@ -71,46 +40,11 @@ def test_a_single_gateway_stands_in_its_own_zone_or_the_first(
     assert network.nat_zones == (zone,)
 
 
-def test_the_control_plane_has_a_subnet_in_each_of_the_first_two_zones(network: Template) -> None:
-    subnets = [
-        subnet
-        for subnet in resources(network, "AWS::EC2::Subnet")
-        if "control-plane" in str(subnet["Tags"])
-    ]
-    assert [subnet["AvailabilityZoneId"] for subnet in subnets] == ["use2-az1", "use2-az2"]
-
-
-def test_routes_back_from_the_control_plane_are_those_of_its_zone(network: Template) -> None:
-    """A route to a peering or a VPN stands in the private subnet's table alone."""
-    tables: dict[str, set[str]] = {}
-    for association in resources(network, "AWS::EC2::SubnetRouteTableAssociation"):
-        subnet = network["Resources"][association["SubnetId"]["Ref"]]["Properties"]
-        zone = subnet["AvailabilityZoneId"]
-        if "public" not in str(subnet["Tags"]):
-            tables.setdefault(zone, set()).add(association["RouteTableId"]["Ref"])
-    assert {zone: len(ids) for zone, ids in tables.items()} == {
-        "use2-az1": 1,
-        "use2-az2": 1,
-        "use2-az3": 1,
-    }
-
-
 def test_a_closed_network_has_no_way_to_the_internet(stacks: Templates) -> None:
     closed = stacks["closed-Network"]
     assert (
         resources(closed, "AWS::EC2::InternetGateway") + resources(closed, "AWS::EC2::Route") == []
     )
-
-
-def test_every_private_subnet_has_the_free_way_to_s3(network: Template) -> None:
-    (gateway,) = [
-        found
-        for found in resources(network, "AWS::EC2::VPCEndpoint")
-        if found["VpcEndpointType"] == "Gateway"
-    ]
-
-    assert gateway["ServiceName"] == "com.amazonaws.us-east-2.s3"
-    assert len(gateway["RouteTableIds"]) == 3
 
 
 def services(template: Template) -> set[str]:
@@ -161,11 +95,6 @@ def test_only_a_declared_secret_has_an_endpoint(secret: str | None, *, reached: 
     assert ("secretsmanager" in list_endpoint_services(closed)) is reached
 
 
-@pytest.mark.parametrize("name", ["post-us-east-2", "native-us-east-2", "nat-per-zone"])
-def test_where_a_nat_leads_out_no_endpoint_is_paid_for(stacks: Templates, name: str) -> None:
-    assert services(stacks[f"{name}-Network"]) == set()
-
-
 @pytest.mark.parametrize("key", [KEY, None], ids=["declared", "none"])
 def test_flow_logs_have_the_declared_key(tmp_path: Path, key: str | None) -> None:
     place = changed(environment("post-us-east-2"), log_kms_key_arn=key)
@@ -173,51 +102,6 @@ def test_flow_logs_have_the_declared_key(tmp_path: Path, key: str | None) -> Non
     (flow_log,) = resources(template, "AWS::EC2::FlowLog")
     group = template["Resources"][flow_log["LogGroupName"]["Ref"]]
     assert group["Properties"].get("KmsKeyId") == key
-
-
-def test_another_zone_moves_no_subnet(synth: Synth, stacks: Templates) -> None:
-    post = environment("post-us-east-2")
-    fewer = changed(post, network={"zones": ("use2-az3", "use2-az2")}, experiments=("post",))
-
-    subnets = templates(synth(fewer))["post-us-east-2-Network"]["Resources"]
-
-    before = stacks["post-us-east-2-Network"]["Resources"]
-    moved = [
-        name
-        for name, found in subnets.items()
-        if found["Type"] == "AWS::EC2::Subnet" and "Private" in name
-    ]
-    assert [subnets[name] for name in moved] == [before[name] for name in moved]
-
-
-def gateway_policy(template: Template) -> list[dict[str, Any]]:
-    (gateway,) = [
-        found
-        for found in resources(template, "AWS::EC2::VPCEndpoint")
-        if found["VpcEndpointType"] == "Gateway"
-    ]
-    found: list[dict[str, Any]] = gateway["PolicyDocument"]["Statement"]
-    return found
-
-
-@pytest.mark.parametrize(
-    ("name", "answers"),
-    [
-        ("post-us-east-2", ["arn:aws:s3:::cloudformation-custom-resource-response-useast2/*"]),
-        ("native-us-east-2", []),
-    ],
-)
-def test_the_way_to_s3_writes_into_the_own_bucket_alone(
-    stacks: Templates, name: str, answers: list[str]
-) -> None:
-    written = [
-        resource
-        for statement in gateway_policy(stacks[f"{name}-Network"])
-        if "s3:PutObject" in statement["Action"]
-        for resource in statement["Resource"]
-    ]
-
-    assert written == [f"arn:aws:s3:::tandem-{name}-111122223333/*", *answers]
 
 
 @pytest.mark.parametrize("cidr", ["10.42.0.0/16", "10.0.0.0/20"])
@@ -229,7 +113,3 @@ def test_subnets_lie_in_the_vpc_apart_from_each_other_and_are_as_large_as_aws_wa
     plan = [IPv4Network(compute_subnet_range(cidr, zone, use)) for use in uses for zone in zones]
     assert [pair for pair in combinations(plan, 2) if pair[0].overlaps(pair[1])] == []
     assert all(subnet.subnet_of(IPv4Network(cidr)) and subnet.prefixlen <= 28 for subnet in plan)
-
-
-def test_a_private_subnet_holds_the_addresses_of_many_nodes() -> None:
-    assert compute_subnet_range("10.42.0.0/16", "use2-az3") == "10.42.48.0/20"

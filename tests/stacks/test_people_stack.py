@@ -34,33 +34,6 @@ def test_each_kind_has_the_document_that_the_rights_say(stacks: Templates) -> No
     }
 
 
-def test_the_callers_id_stays_for_iam_to_fill_in(stacks: Templates) -> None:
-    """CloudFormation substitutes `${...}` in Fn::Sub alone, so the text must stand in none."""
-    policies = resources(stacks[f"{ASKING}-Guard"], POLICY)
-    texts = [
-        arn
-        for policy in policies
-        for statement in policy["PolicyDocument"]["Statement"]
-        for arn in statement["Resource"]
-        if "aws:userid" in str(arn)
-    ]
-    keys = [str(arn).partition("/")[2] for arn in texts]
-    assert keys == ["stage-requests/${aws:userid}/*", "requests/${aws:userid}/*"]
-    assert "Fn::Sub" not in json.dumps(policies)
-
-
-def test_no_policy_is_attached_and_each_outlives_its_stack(stacks: Templates) -> None:
-    found = [
-        one for one in stacks[f"{ASKING}-Guard"]["Resources"].values() if one["Type"] == POLICY
-    ]
-    assert [one["Properties"].keys() & {"Roles", "Users", "Groups"} for one in found] == [
-        set()
-    ] * len(names.PEOPLE)
-    assert {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in found} == {
-        ("Retain", "Retain")
-    }
-
-
 def test_a_policy_that_iam_would_not_take_is_refused_with_what_to_do() -> None:
     many = tuple(f"arn:aws:iam::111122223333:role/Engineer{number}" for number in range(200))
     base = environment("post-us-east-2")

@@ -18,8 +18,6 @@ from assemblies import (
     Templates,
     changed,
     environment,
-    hosted,
-    inputs,
     list_actions,
     of_type,
     places,
@@ -28,7 +26,6 @@ from assemblies import (
 from declared_environments import read_environments
 from wildcards import list_statements
 
-import app
 from tandem.declarations.environment import Environment
 from tandem.declarations.names import OWNER_TAG
 
@@ -45,14 +42,10 @@ REPEATED = {
 # variants -> their templates that hold what no other environment's does; the other variants repeat
 # these
 DISTINCT = {
-    "efa-on-demand": ("Fleet",),
-    "reservation": ("Fleet",),
-    "public-endpoint": ("Cluster",),
-    "nat-per-zone": ("Network",),
-    "closed": ("Network",),
-    "permissions-boundary": ("Registry",),
-    "builds-inside": ("ImageTools",),
-    "clients": ("Cluster",),
+    "on-demand-bounded": ("Fleet", "Registry"),
+    "reservation-public": ("Fleet", "Cluster"),
+    "efa-nat-per-zone": ("Network", "ImageTools"),
+    "closed": ("Network", "Cluster"),
 }
 
 
@@ -156,21 +149,6 @@ def test_each_written_reason_answers_what_cdk_nag_finds(
     assert [
         row for row in accepted_findings if not any(answers(row, found) for found in nag_findings)
     ] == []
-
-
-def test_cdk_nag_takes_the_written_reasons(tmp_path: Path) -> None:
-    from aws_cdk import Validations  # noqa: PLC0415  # seconds, as in conftest.py
-    from cdk_nag import AwsSolutionsChecks  # noqa: PLC0415
-
-    place = environment("dev-trn2-3xlarge")
-    root = app.build_app(
-        [(place, hosted(place))], inputs().catalogue, outdir=str(tmp_path), validate=False
-    )
-    Validations.of(root).add_plugins(AwsSolutionsChecks(root, verbose=False))
-
-    root.synth()  # raises on a finding
-
-    assert reports(tmp_path) == []
 
 
 def test_a_service_has_a_role_for_this_account_or_cluster_alone(stacks: Templates) -> None:
@@ -289,35 +267,6 @@ def test_no_allowed_action_is_a_wildcard(stacks: Templates) -> None:
     assert wide == set()
 
 
-def test_a_wildcard_resource_is_justified_by_the_service(stacks: Templates) -> None:
-    """Lambda's interfaces, registry logins, the guard's listings, metrics, and a key's own policy:
-    `*` is the key.
-
-    Those of people's policies are held against the Service Authorization Reference in
-    test_people_rights.py; an endpoint's policy grants nobody anything (test_network.py).
-    """
-    services = {
-        action.partition(":")[0]
-        for template in stacks.values()
-        for found in template["Resources"].values()
-        if found["Type"] not in {"AWS::IAM::ManagedPolicy", "AWS::EC2::VPCEndpoint"}
-        for statement in list_statements(found)
-        if statement["Effect"] == "Allow" and statement.get("Resource") in ("*", ["*"])
-        for action in list_actions(statement)
-    }
-
-    assert services <= {
-        "autoscaling",
-        "cloudwatch",
-        "ec2",
-        "ecr",
-        "ecr-public",
-        "kms",
-        "scheduler",
-        "sts",
-    }
-
-
 def taggable(type_: str) -> bool:
     from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # noqa: PLC0415  # seconds, as in conftest.py
 
@@ -357,38 +306,8 @@ def test_every_taggable_resource_is_tagged(stacks: Templates) -> None:
     assert bare == set()
 
 
-@pytest.mark.parametrize("kind", ["instance", "volume", "network-interface"])
-def test_what_a_launch_template_starts_is_tagged(stacks: Templates, kind: str) -> None:
-    for _, template in of_type(stacks, "AWS::EC2::LaunchTemplate"):
-        specifications = template["LaunchTemplateData"]["TagSpecifications"]
-        (found,) = [each for each in specifications if each["ResourceType"] == kind]
-        assert marked(found)
-
-
 def test_no_template_holds_an_unresolved_token(stacks: Templates) -> None:
     assert [name for name, template in stacks.items() if "${Token[" in json.dumps(template)] == []
-
-
-def test_every_bucket_cluster_log_group_and_key_is_guarded_where_cdk_nag_is_blind(
-    stacks: Templates,
-) -> None:
-    forgotten = [
-        name
-        for name, found in of_type(stacks, "AWS::Logs::LogGroup")
-        if "RetentionInDays" not in found
-    ]
-    plain = [
-        name
-        for name, found in of_type(stacks, "AWS::EKS::Cluster")
-        if not found.get("EncryptionConfig")
-    ]
-    silent = [
-        name
-        for name, found in of_type(stacks, "AWS::EKS::Cluster")
-        if len(found.get("Logging", {}).get("ClusterLogging", {}).get("EnabledTypes", [])) != 5
-    ]
-
-    assert (forgotten, plain, silent) == ([], [], [])
 
 
 def test_no_template_asks_for_a_look_up(assembly: Path) -> None:

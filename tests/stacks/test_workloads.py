@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from functools import cache
 from itertools import pairwise
@@ -139,21 +138,6 @@ def test_every_applied_kind_can_be_pruned(stacks: Templates) -> None:
     assert applied_kinds - list_prunable_kinds() == set()
 
 
-def test_the_handler_reads_the_settings_of_its_layer(workloads: Template) -> None:
-    (handler,) = [
-        found["Properties"]
-        for found in workloads["Resources"].values()
-        if "KUBERC" in str(found["Properties"].get("Environment"))
-    ]
-    layers = [workloads["Resources"][layer["Ref"]]["Properties"] for layer in handler["Layers"]]
-
-    assert handler["Environment"]["Variables"]["KUBERC"] == "/opt/kuberc"
-    assert [
-        layer["Description"] for layer in layers if "prune" in layer.get("Description", "")
-    ] != []
-    assert len(layers) == 3
-
-
 def test_the_deployed_kubectl_reads_the_settings(pytestconfig: pytest.Config) -> None:
     words = [unpack_kubectl(pytestconfig.cache), "kuberc", "view", "--kuberc", SETTINGS]
     result = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -184,51 +168,6 @@ def test_another_variant_moves_no_object_to_another_resource() -> None:
     assert some.items() <= all_.items()
 
 
-def test_people_get_rights_without_waiting_for_an_experiment(workloads: Template) -> None:
-    manifests = {
-        name for name, found in workloads["Resources"].items() if found["Type"] == MANIFEST
-    }
-    (rights,) = placed(workloads)[PEOPLE]
-    assert manifests & set(workloads["Resources"][rights]["DependsOn"]) == set()
-
-
-def test_the_runner_starts_once_it_is_bound_and_every_experiment_is_there(
-    workloads: Template,
-) -> None:
-    """A pod that was there before its association is not given credentials until it is made
-    again."""
-    made = placed(workloads)
-    waits = {name: set(workloads["Resources"][name]["DependsOn"]) for name in made[RUNNER]}
-    (bound,) = associations(workloads, "runner-system")
-    (role,) = [
-        name
-        for name, found in workloads["Resources"].items()
-        if name.startswith("RunnerIdentity") and found["Type"] == "AWS::IAM::Role"
-    ]
-    experiments = {
-        name
-        for (chart, _), ids in made.items()
-        if chart not in {"people", "runner"}
-        for name in ids
-    }
-
-    first, *_ = made[RUNNER]
-    assert {bound, role} | experiments <= waits[first]
-    assert all(earlier in waits[later] for earlier, later in pairwise(made[RUNNER]))
-    *earlier_kinds, last_kinds = (
-        {body["kind"] for body in manifest(workloads, name)} for name in made[RUNNER]
-    )
-    assert last_kinds == {"Deployment"}
-    assert "Deployment" not in set().union(*earlier_kinds)
-
-
-def manifest(template: Template, name: str) -> list[dict[str, Any]]:
-    objects: list[dict[str, Any]] = json.loads(
-        template["Resources"][name]["Properties"]["Manifest"]
-    )
-    return objects
-
-
 def associations(template: Template, namespace: str) -> set[str]:
     return {
         name
@@ -238,50 +177,12 @@ def associations(template: Template, namespace: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("type_", [MANIFEST, HELM])
-def test_nothing_is_applied_before_the_handler_may_enter_nor_removed_after(
-    workloads: Template, type_: str
-) -> None:
-    entry = next(
-        name
-        for name, found in workloads["Resources"].items()
-        if found["Type"] == "AWS::EKS::AccessEntry"
-    )
-    all_ = [found for found in workloads["Resources"].values() if found["Type"] == type_]
-    assert all(entry in found["DependsOn"] for found in all_)
-
-
 def test_the_driver_has_the_values_that_gitops_has(workloads: Template) -> None:
     values = build_driver_release(environment("post-us-east-2"), inputs().catalogue).values.value
     assert json.loads(one(workloads, HELM)["Values"]) == values
 
 
-def test_with_a_mirror_no_published_registry_is_left(stacks: Templates) -> None:
-    """But in the artifact key, which a mirror never changes, and in the specs, which name what a
-    mirror replaces."""
-    found = stacks["customer-keys-Workloads"]["Resources"].values()
-    plain = [
-        str(each.get("Properties", {})).replace("\\", "").partition("registry_mirrors")[0]
-        for each in found
-    ]
-    texts = [re.sub(r'"image_repository": "[^"]*"', "", text) for text in plain]
-    assert [text for text in texts if "public.ecr.aws" in text] == []
-
-
-def test_both_functions_run_in_the_private_subnets(workloads: Template) -> None:
-    zones = [
-        [
-            subnet["Fn::ImportValue"].rpartition("-Subnet-")[2]
-            for subnet in found["VpcConfig"]["SubnetIds"]
-        ]
-        for found in resources(workloads, "AWS::Lambda::Function")
-    ]
-
-    assert zones == [["use2-az1", "use2-az2"]] * 2
-
-
-@cache
-def sent(variants: int) -> dict[str, list[Any]]:
+def list_pieces(variants: int) -> dict[str, list[Any]]:
     """What the CDK sends of an environment that hosts a wide experiment alone: custom resource ->
     objects."""
     place = environment("post-us-east-2")
@@ -296,34 +197,12 @@ def sent(variants: int) -> dict[str, list[Any]]:
     return pieces
 
 
-def test_as_many_variants_as_the_rule_admits_fit_a_template() -> None:
-    text = [json.dumps(json.dumps(objects)) for objects in sent(MAX_CDK_VARIANTS).values()]
-    assert (
-        sum(len(each) for each in text)
-        < MOST_TEMPLATE - len(list_stages(wide_experiment(1))) * 1000 - MAX_CDK_VARIANTS * 3000
-    )
-
-
-def test_as_many_variants_can_be_sent_piece_by_piece() -> None:
-    sizes = [
-        2 * len(json.dumps(json.dumps(objects))) + ENVELOPE
-        for objects in sent(MAX_CDK_VARIANTS).values()
-    ]
-    assert max(sizes) < MOST_BYTES
-
-
-@pytest.mark.parametrize("name", ["native-us-east-2", "dev-trn2-3xlarge"])
-def test_with_gitops_workloads_binds_service_accounts_and_nothing_else(
-    stacks: Templates, name: str
-) -> None:
-    found = stacks[f"{name}-Workloads"]["Resources"]
-    types = {body["Type"] for body in found.values()}
-    assert types == {"AWS::EKS::PodIdentityAssociation", "AWS::IAM::Role"}
-    assert [
-        name
-        for name, body in found.items()
-        if body["Type"] == "AWS::IAM::Role" and "Runner" not in name
-    ] == []
+def test_as_many_variants_as_the_rule_admits_can_be_sent() -> None:
+    """All of them in one template, and each piece in one call of the handler."""
+    texts = [json.dumps(json.dumps(objects)) for objects in list_pieces(MAX_CDK_VARIANTS).values()]
+    rest = len(list_stages(wide_experiment(1))) * 1000 + MAX_CDK_VARIANTS * 3000
+    assert sum(map(len, texts)) + rest < MOST_TEMPLATE
+    assert 2 * max(map(len, texts)) + ENVELOPE < MOST_BYTES
 
 
 @pytest.mark.parametrize("experiment", ["post", "post-drafts-windows"])
@@ -335,16 +214,3 @@ def test_no_pod_starts_before_its_account_is_bound(workloads: Template, experime
 
     assert len(bound) == 4
     assert all(bound <= set(found["DependsOn"]) for found in first)
-
-
-def test_only_workloads_reaches_into_the_cluster(stacks: Templates) -> None:
-    holders = {
-        name.rpartition("-")[2]
-        for name, template in stacks.items()
-        for found in template["Resources"].values()
-        if found["Type"].startswith(("AWS::Lambda::", "Custom::"))
-    }
-
-    # the functions of the others know no cluster's API: test_image.py, test_guard_stack.py
-    images = {name for name in holders if name.startswith("Image")}
-    assert holders - images == {"Workloads", "Registry", "Guard"}
