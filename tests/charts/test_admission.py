@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import pytest
@@ -47,10 +46,6 @@ def admit(spec: Spec) -> Spec:
     return found
 
 
-def variables(container: Spec) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in container["env"] if "value" in each}
-
-
 def mounts(container: Spec) -> dict[str, bool]:
     """Path to whether it is read only."""
     return {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
@@ -82,40 +77,6 @@ def test_a_server_is_admitted_by_its_whole_key_and_its_models(
                 "readOnly": True,
             }
         ]
-
-
-@each_experiment
-def test_a_refusal_can_name_the_commands_that_mend_it(environment: str, experiment: str) -> None:
-    for _, pod in pods(environment, experiment):
-        read = variables(admit(pod))
-        for step in ("stage", "compile"):
-            words = shlex.split(read[f"TANDEM_{step.upper()}_COMMAND"])
-            assert words[:7] == ["tandem", "run", experiment, "--env", environment, "--until", step]
-
-
-@each_experiment
-def test_the_admission_reads_mounts_and_hands_the_server_what_it_may(
-    environment: str, experiment: str
-) -> None:
-    """A cache is copied, because the mount has no locks, and it alone may be written by its
-    server."""
-    spelling = CATALOGUE.runtimes[EXPERIMENTS[experiment].runtime].spelling
-    assert spelling is not None
-    for _, pod in pods(environment, experiment):
-        server = server_of(pod)
-        (folder,) = option(admit(pod), "--artifact")
-
-        assert mounts(admit(pod)) == {
-            "/models": True,
-            "/stored": True,
-            "/artifact": False,
-            "/work": False,
-        }
-        assert ("--copy" in admit(pod)["args"]) == spelling.artifact_is_cache
-        assert variables(server)[spelling.artifact_variable] == f"{folder}/current"
-        assert mounts(server)[folder] is not spelling.artifact_is_cache
-        assert mounts(server).get("/stored") == (None if spelling.artifact_is_cache else True)
-        assert mounts(server)["/models"] is True
 
 
 def test_an_artifact_is_copied_read_only_and_with_its_disk_where_the_experiment_asks_for_it() -> (

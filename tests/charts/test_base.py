@@ -9,15 +9,11 @@ from chart_cases import (
     CATALOGUE,
     ENVIRONMENTS,
     EXPERIMENTS,
-    HOSTED,
-    objects,
     of_kind,
     render_charts,
-    stages,
 )
 
 from charts import build_charts
-from tandem.declarations import names
 from tandem.declarations.environment import ServingAccess
 
 SERVER = {"app.kubernetes.io/component": "server"}
@@ -138,47 +134,3 @@ def test_a_bench_calls_the_servers_of_its_own_experiment(
     peer: Peer, port: tuple[str, int], *, expected: bool
 ) -> None:
     assert admitted(policies(), "Egress", BENCH, peer, port) is expected
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_pods_are_held_to_the_baseline_of_the_clusters_minor(
-    environment: str, experiment: str
-) -> None:
-    (namespace,) = of_kind(stages(environment, experiment)["base"], "Namespace").values()
-    security = {
-        key: value
-        for key, value in namespace["metadata"]["labels"].items()
-        if key.startswith("pod-security")
-    }
-    version = f"v{ENVIRONMENTS[environment].cluster.kubernetes}"
-
-    assert security == {
-        "pod-security.kubernetes.io/enforce": "baseline",
-        "pod-security.kubernetes.io/enforce-version": version,
-        "pod-security.kubernetes.io/warn": "restricted",
-        "pod-security.kubernetes.io/warn-version": version,
-        "pod-security.kubernetes.io/audit": "restricted",
-        "pod-security.kubernetes.io/audit-version": version,
-    }
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_every_object_says_what_it_is_part_of(environment: str, experiment: str) -> None:
-    said = [set(body["metadata"]["labels"]) for body in objects(environment, experiment)]
-    assert all(
-        {f"app.kubernetes.io/{key}" for key in ("name", "part-of", "component")} <= labels
-        for labels in said
-    )
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_every_namespaced_object_is_in_the_experiments_namespace(
-    environment: str, experiment: str
-) -> None:
-    spaces = {
-        body["metadata"].get("namespace")
-        for body in objects(environment, experiment)
-        if body["kind"] not in {"Namespace", "PersistentVolume"}
-    }
-
-    assert spaces == {names.experiment_namespace(EXPERIMENTS[experiment])}

@@ -8,7 +8,7 @@ from typing import Any
 import celpy
 import pytest
 from celpy import celtypes
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, of_kind, stages
+from chart_cases import ENVIRONMENTS, EXPERIMENTS, HOSTED, of_kind, stages
 
 from charts.claims import template_name
 from tandem.declarations.experiment import ServingSettings
@@ -135,39 +135,6 @@ def test_a_third_server_of_the_post_finds_nothing() -> None:
     node = slice_of("trn2.48xlarge")
     rest = without(node, allocate(spec, node))
     assert allocate(spec, without(rest, allocate(spec, rest))) is None
-
-
-def test_the_data_file_names_the_groups_that_drivers_published() -> None:
-    figure = CATALOGUE.instances.instances["trn2.48xlarge"].resource_slice
-    assert figure is not None
-    assert {name.rpartition("/")[2]: list(found) for name, found in figure.value.items()} == GROUPS
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_a_group_is_asked_for_where_one_is_declared_and_only_there(
-    environment: str, experiment: str
-) -> None:
-    size = EXPERIMENTS[experiment].serving.device_group
-    asked = [
-        each["matchAttribute"] for each in spec_of(environment, experiment).get("constraints", [])
-    ]
-    assert asked == ([f"resource.aws.com/devicegroup{size}_id"] if size else [])
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_the_driver_sets_the_logical_cores_that_the_server_is_told(
-    environment: str, experiment: str
-) -> None:
-    (config,) = spec_of(environment, experiment)["config"]
-
-    assert config["opaque"] == {
-        "driver": "neuron.aws.com",
-        "parameters": {
-            "apiVersion": "neuron.aws.com/v1",
-            "kind": "NeuronConfig",
-            "logicalNeuronCore": EXPERIMENTS[experiment].serving.logical_neuron_core,
-        },
-    }
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import Any
 
 import pytest
 from chart_cases import ENVIRONMENTS, everything, experiments
@@ -85,21 +84,6 @@ def test_what_the_page_denies_is_not_allowed_on_it_too(kind: ClusterKind) -> Non
     }
 
     assert denied & allowed == set()
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_experiment_has_the_same_rights(environment: str) -> None:
-    spaces = [
-        names.experiment_namespace(experiment)
-        for experiment in experiments(ENVIRONMENTS[environment])
-    ]
-    made: dict[str, list[Any]] = {space: [] for space in spaces}
-    for body in everything(environment):
-        if body["kind"] in {"Role", "RoleBinding"}:
-            metadata = {key: value for key, value in body["metadata"].items() if key != "namespace"}
-            made[body["metadata"]["namespace"]].append({**body, "metadata": metadata})
-
-    assert all(bodies == made[spaces[0]] != [] for bodies in made.values())
 
 
 # what kubectl asks for its commands, after the way to the object; `label` patches it

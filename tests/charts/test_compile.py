@@ -28,7 +28,6 @@ from tandem.artifacts.driver.program import LINGER_TIMEOUT_S
 from tandem.declarations import names
 from tandem.declarations.compile_command import build_compile_command
 from tandem.declarations.experiment import CompileSettings, Experiment
-from tandem.declarations.project_image import TOOLS
 from tandem.declarations.variant_key import compute_artifact_key
 
 Spec = dict[str, Any]
@@ -89,23 +88,6 @@ def test_variants_that_share_an_artifact_share_its_compile() -> None:
 
 
 @each_experiment
-def test_the_runtimes_unmodified_image_compiles_between_two_tools(
-    environment: str, experiment: str
-) -> None:
-    for _, spec, first in jobs(environment, experiment):
-        found = steps(spec)
-
-        assert list(found) == ["fetch", "compile", "upload"]
-        assert (
-            found["compile"]["image"]
-            == container(stages(environment, experiment)["serve"], first)["image"]
-        )
-        assert {found[each]["image"] for each in ("fetch", "upload")} == {
-            TOOLS.reference(ENVIRONMENTS[environment])
-        }
-
-
-@each_experiment
 def test_the_driver_runs_what_the_runtime_is_spelt_for(environment: str, experiment: str) -> None:
     declared = EXPERIMENTS[experiment]
     for _, spec, first in jobs(environment, experiment):
@@ -120,31 +102,6 @@ def test_the_driver_runs_what_the_runtime_is_spelt_for(environment: str, experim
         assert json.loads(variables(steps(spec)["upload"])["TANDEM_UNPROVEN"]) == list(how.unproven)
         health = {"native": "http://127.0.0.1:8000/health", "nxdi-v0": None}[declared.runtime]
         assert (flag(before, "--until-healthy") if "--until-healthy" in before else None) == health
-
-
-def test_the_driver_is_told_its_limits_and_its_files() -> None:
-    spec, _ = made(with_settings("post", deadline_hours=2, attempts=5))
-    arguments = steps(spec)["compile"]["args"]
-
-    assert arguments[: arguments.index("--")] == [
-        "--skip-if",
-        "/work/present",
-        "--outcome",
-        "/work/outcome.json",
-        "--output",
-        "/artifact/current",
-        "--cache",
-        "/work/compiler-cache",
-        "--deadline-s",
-        "7200",
-        "--attempts",
-        "5",
-        "--where",
-        "device",
-        "--grace-s",
-        "300",
-        "--defer",
-    ]
 
 
 def test_the_job_has_an_hour_beyond_the_compilers_and_its_lease_is_as_long() -> None:
@@ -195,24 +152,6 @@ def test_a_compile_has_the_key_the_devices_and_the_paths_of_its_server(
             "compile"
         ]
         assert {names.MODELS_MOUNT, names.ARTIFACT_MOUNT} <= mine & theirs
-
-
-@each_experiment
-def test_the_compiler_has_no_role_and_cannot_change_a_model(
-    environment: str, experiment: str
-) -> None:
-    for body, spec, _ in jobs(environment, experiment):
-        template = body["spec"]["jobTemplate"]["spec"]["template"]
-        compiler = steps(spec)["compile"]
-
-        assert spec["serviceAccountName"] == names.COMPILE_ACCOUNT
-        assert template["metadata"]["annotations"] == {
-            "eks.amazonaws.com/skip-containers": "compile"
-        }
-        assert not [each for each in variables(compiler) if each.startswith(("AWS_", "TANDEM_"))]
-        assert [
-            mount.get("readOnly") for mount in compiler["volumeMounts"] if mount["name"] == "models"
-        ] == [True]
 
 
 @each_experiment

@@ -22,7 +22,6 @@ from chart_cases import (
     render_charts,
     render_tree,
     runner,
-    stages,
 )
 
 from charts.flux import revision_reference
@@ -144,65 +143,6 @@ def test_the_tool_syncs_people_and_runner_once(environment: str, folder: str) ->
     )
 
 
-def test_argo_cd_takes_the_runner_away_with_its_application() -> None:
-    application = of_kind(controller("native-us-east-2"), "Application")["native-us-east-2-runner"]
-    assert application["metadata"]["finalizers"] == ["resources-finalizer.argocd.argoproj.io"]
-    assert application["spec"]["destination"]["namespace"] == "runner-system"
-
-
-def test_a_project_outlives_the_applications_that_name_it() -> None:
-    """Argo CD cannot finish the deletion of an Application whose project is gone."""
-    projects = of_kind(controller("native-us-east-2"), "AppProject").values()
-    assert all(
-        each["metadata"]["finalizers"] == ["resources-finalizer.argocd.argoproj.io"]
-        for each in projects
-    )
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_argo_cd_applies_stage_after_stage(environment: str, experiment: str) -> None:
-    waves = {
-        stage: {body["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"] for body in bodies}
-        for stage, bodies in stages(environment, experiment).items()
-    }
-
-    last = [
-        "stage",
-        "compile",
-        "serve",
-        *(stage for stage in ("llmperf", "quality") if stage in waves),
-        "measure",
-    ]
-    assert waves == {
-        "base": {"0"},
-        "claims": {"1"},
-        "storage": {"2"},
-        **{stage: {"3"} for stage in last},
-    }
-
-
-def test_flux_applies_stage_after_stage() -> None:
-    found = of_kind(controller("dev-trn2-3xlarge"), "Kustomization")
-    after = {
-        name: [each["name"] for each in body["spec"].get("dependsOn", [])]
-        for name, body in found.items()
-    }
-
-    assert after == {
-        "dev-trn2-3xlarge-gitops": [],
-        "dev-base": [],
-        "dev-claims": ["dev-base"],
-        "dev-storage": ["dev-claims"],
-        "dev-stage": ["dev-storage"],
-        "dev-compile": ["dev-stage"],
-        "dev-serve": ["dev-compile"],
-        "dev-llmperf": ["dev-serve"],
-        "dev-measure": ["dev-llmperf"],
-        "dev-trn2-3xlarge-people": [],
-        "dev-trn2-3xlarge-runner": [],
-    }
-
-
 @pytest.mark.parametrize(
     ("revision", "expected"),
     [
@@ -263,15 +203,3 @@ def test_a_mirror_for_an_image_that_no_value_moves_is_refused() -> None:
 
     with pytest.raises(ValueError, match="no value that moves"):
         build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), known)
-
-
-@pytest.mark.parametrize(
-    "environment", [name for name in GITOPS if of_kind(controller(name), "ApplicationSet")]
-)
-def test_argo_cd_neither_reports_nor_applies_a_difference_in_the_scale(environment: str) -> None:
-    (found,) = of_kind(controller(environment), "ApplicationSet").values()
-    spec = found["spec"]["template"]["spec"]
-
-    ignored = {"group": "apps", "kind": "Deployment", "jsonPointers": ["/spec/replicas"]}
-    assert ignored in spec["ignoreDifferences"]
-    assert "RespectIgnoreDifferences=true" in spec["syncPolicy"]["syncOptions"]

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from chart_cases import CATALOGUE, EXPERIMENTS, HOSTED, objects, of_kind, stages
 
-from tandem.declarations.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB
-
 Object = dict[str, Any]
 JOBS = [
     pytest.param(body, id=f"{experiment}-{name}")
@@ -17,10 +15,6 @@ JOBS = [
     for name, body in of_kind(objects(environment, experiment), "CronJob").items()
 ]
 each_job = pytest.mark.parametrize("body", JOBS)
-OF_THE_RUNNER = {MEASURE_JOB, QUALITY_JOB, JUDGE_JOB}
-for_people = pytest.mark.parametrize(
-    "body", [param for param in JOBS if param.values[0]["metadata"]["name"] not in OF_THE_RUNNER]
-)
 
 
 def job(body: Object) -> Object:
@@ -40,43 +34,6 @@ def test_no_schedule_starts_it(body: Object) -> None:
     assert (minute, hour, weekday) == ("0", "0", "*")
     assert int(day) > max(calendar.monthrange(year, int(month))[1] for year in range(2026, 2034))
     assert body["metadata"]["annotations"]["argocd.argoproj.io/ignore-healthcheck"] == "true"
-
-
-@each_job
-def test_a_job_ends_is_kept_for_a_week_and_holds_its_pod_alone(body: Object) -> None:
-    spec = job(body)
-
-    assert (spec["podReplacementPolicy"], spec["ttlSecondsAfterFinished"]) == ("Failed", 604800)
-    assert spec["activeDeadlineSeconds"] > 0
-    retries = (spec["backoffLimit"], spec["template"]["spec"]["restartPolicy"])
-    if body["metadata"]["name"] in OF_THE_RUNNER:  # what failed is another round of the journal
-        assert retries == (0, "Never")
-    else:
-        assert (0 < retries[0] <= 6, retries[1]) == (True, "OnFailure")
-    assert body["spec"]["concurrencyPolicy"] == "Forbid"
-    assert {body["spec"][f"{end}JobsHistoryLimit"] for end in ("successful", "failed")} == {10}
-
-
-@for_people
-def test_a_run_is_told_from_every_other_by_its_jobs_uid(body: Object) -> None:
-    """Kubernetes expands $(NAME) from variables that stand before it."""
-    wanted = {
-        "JOB_NAME": "metadata.labels['batch.kubernetes.io/job-name']",
-        "JOB_UID": "metadata.labels['batch.kubernetes.io/controller-uid']",
-        "TANDEM_HOLDER": "$(JOB_NAME)-$(JOB_UID)",
-    }
-    read = [
-        {
-            each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"]
-            for each in container.get("env", ())
-            if each["name"] in wanted
-        }
-        for container in containers(body)
-    ]
-
-    held = [found for found in read if found]
-    assert held
-    assert all(found == wanted and list(found) == list(wanted) for found in held)
 
 
 @each_job

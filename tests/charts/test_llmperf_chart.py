@@ -6,18 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chart_cases import ENVIRONMENTS, EXPERIMENTS, HOSTED, flag, objects, of_kind, stages
+from chart_cases import EXPERIMENTS, HOSTED, flag, objects, of_kind, stages
 
-from charts.pod import SKIP_CREDENTIALS
 from tandem.bench.llmperf import tool
 from tandem.bench.llmperf.__main__ import _build_parser
 from tandem.bench.llmperf.run import START_TIMEOUT_S
 from tandem.bench.llmperf.tool import REQUEST_LIMIT_S, LlmperfLoad
-from tandem.declarations import names
-from tandem.declarations.project_image import LLMPERF, TOOLS
 
 Spec = dict[str, Any]
-HOME = ENVIRONMENTS["post-us-east-2"]
 WITH = [
     (environment, experiment)
     for environment, experiment in HOSTED
@@ -72,42 +68,8 @@ def test_its_load_is_the_posts() -> None:
     assert said == (64, 600, 0.0, 4, 8)
 
 
-@pytest.mark.parametrize(("environment", "experiment"), WITH)
-def test_what_runs_the_tool_gets_no_credential(environment: str, experiment: str) -> None:
-    annotations = template(environment, experiment)["metadata"]["annotations"]
-    assert annotations[SKIP_CREDENTIALS] == measure(environment, experiment)["name"]
-    assert measure(environment, experiment)["image"] == LLMPERF.reference(ENVIRONMENTS[environment])
-
-
-@pytest.mark.parametrize(("environment", "experiment"), WITH)
-def test_what_keeps_the_files_is_the_tools_image_as_the_writer_of_results(
-    environment: str, experiment: str
-) -> None:
-    assert keep(environment, experiment)["image"] == TOOLS.reference(ENVIRONMENTS[environment])
-    assert template(environment, experiment)["spec"]["serviceAccountName"] == names.BENCH_ACCOUNT
-
-
 def test_what_is_measured_is_what_is_kept() -> None:
     assert flag(measure()["args"], "--out") == flag(keep()["args"], "--folder") == "/work/results"
-
-
-def test_results_are_kept_below_the_experiment() -> None:
-    body = of_kind(stages("post-us-east-2", "post")["llmperf"], "CronJob")["qwen-llmperf"]
-    below = f"results/{flag(keep()['args'], '--below')}/"
-    assert (
-        body["metadata"]["annotations"]["tandem/results"]
-        == f"s3://{names.bucket_name(HOME)}/{below}"
-    )
-    assert below == "results/post/llmperf/"
-
-
-@pytest.mark.parametrize(("environment", "experiment"), WITH)
-def test_it_claims_no_device_and_takes_nothing_from_a_servers_host(
-    environment: str, experiment: str
-) -> None:
-    spec = template(environment, experiment)["spec"]
-    assert "resourceClaims" not in spec
-    assert spec["nodeSelector"] == {"workload": "system"}
 
 
 def test_the_job_has_time_to_keep_what_the_slowest_servers_gave() -> None:

@@ -96,22 +96,6 @@ NASTY = [
     "1_",
     "0",
 ]
-UNQUOTED = [
-    "0o17",
-    "0O17",
-    "+0o17",
-    "-0o17",
-    "0_o17",
-    "0X1F",
-    "0B11",
-    "0X_1F",
-    "+_1",
-    "1e_7",
-    "0b-1",
-    "\x7f",
-    "a\x9fb",
-    "\u2028",
-]
 
 
 @pytest.fixture(scope="session")
@@ -189,27 +173,6 @@ def decode_texts(kubectl: Path, folder: Path, texts: list[str]) -> list[str]:
 
 def test_kubectl_reads_nasty_texts_as_texts(kubectl: Path, tmp_path: Path) -> None:
     assert decode_texts(kubectl, tmp_path, NASTY) == NASTY
-
-
-def test_kubectl_reads_nasty_texts_of_a_mapping_as_texts(kubectl: Path, tmp_path: Path) -> None:
-    chart = TandemChart(cdk8s.App(), "nasty")
-    data = {f"key.{number}": text for number, text in enumerate(NASTY)} | {
-        "012": "1:30",
-        "1e3": "n",
-        "on": "=",
-    }
-    k8s.KubeConfigMap(chart, "map", metadata=chart.build_metadata("nasty", "test"), data=data)
-    path = tmp_path / "nasty.yaml"
-    path.write_text(write_yaml(chart.to_json()))
-
-    (body,) = decode(kubectl, path)
-
-    assert body["data"] == data
-
-
-@pytest.mark.parametrize("text", UNQUOTED)
-def test_a_text_that_cdk8s_leaves_bare_is_refused_in_a_file(text: str) -> None:
-    assert is_read_otherwise(text)
 
 
 def test_no_short_text_is_read_otherwise_unless_a_rule_refuses_it(

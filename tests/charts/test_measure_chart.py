@@ -6,14 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chart_cases import ENVIRONMENTS, HOSTED, of_kind, stages
+from chart_cases import HOSTED, of_kind, stages
 from test_base import BENCH, OWN, SERVER, admitted
 
-from tandem.declarations import names
-from tandem.declarations.project_image import RUN
 from tandem.declarations.system_jobs import JUDGE_JOB, MEASURE_JOB
 from tandem.run.jobs import name_job
-from tandem.run.run_values import TASK_VARIABLE
 
 Object = dict[str, Any]
 each_experiment = pytest.mark.parametrize(("environment", "experiment"), HOSTED)
@@ -39,40 +36,6 @@ def test_every_experiment_has_both_under_the_names_that_the_runner_knows(
     assert {
         name: template["spec"]["containers"][0]["args"] for name, template in made.items()
     } == expected
-
-
-@each_experiment
-def test_they_run_as_the_bench_from_the_run_image(environment: str, experiment: str) -> None:
-    for template in templates(environment, experiment).values():
-        (container,) = template["spec"]["containers"]
-        assert template["spec"]["serviceAccountName"] == names.BENCH_ACCOUNT
-        assert template["spec"]["automountServiceAccountToken"] is False
-        assert container["image"] == RUN.reference(ENVIRONMENTS[environment])
-
-
-@each_experiment
-def test_they_stand_on_the_system_nodes_and_claim_no_device(
-    environment: str, experiment: str
-) -> None:
-    for template in templates(environment, experiment).values():
-        assert template["spec"]["nodeSelector"] == {"workload": "system"}
-        assert "resourceClaims" not in template["spec"]
-
-
-def test_what_times_tokens_has_a_processor_that_nobody_throttles() -> None:
-    for template in templates().values():
-        resources = template["spec"]["containers"][0]["resources"]
-        assert (resources["requests"]["cpu"], "cpu" in resources["limits"]) == ("1", False)
-        assert resources["limits"]["memory"] == resources["requests"]["memory"]
-
-
-def test_the_task_is_left_to_the_runner() -> None:
-    """Nothing stands there: the API server drops an empty value, and would own none of it."""
-    for template in templates().values():
-        variables = {
-            each["name"]: each.get("value") for each in template["spec"]["containers"][0]["env"]
-        }
-        assert variables == {"AWS_REGION": "us-east-2", TASK_VARIABLE: None}
 
 
 def test_a_round_reaches_the_servers_of_its_own_namespace() -> None:

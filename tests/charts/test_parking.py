@@ -11,7 +11,6 @@ from chart_cases import (
     ENVIRONMENTS,
     EXPERIMENTS,
     HOSTED,
-    controller,
     experiments,
     of_kind,
     stages,
@@ -21,7 +20,6 @@ from chart_cases import (
 from tandem.declarations import names
 
 Pod = dict[str, Any]
-Template = dict[str, Any]
 TAINT = {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NoSchedule"}
 MOUNTPOINT_STARTS = {"key": "s3.csi.aws.com/agent-not-ready", "value": "", "effect": "NoExecute"}
 
@@ -106,41 +104,6 @@ def test_no_other_pod_of_the_environment_fits_that_node(
     assert takers == [(experiment, variant)]
 
 
-def kept_apart(template: Template, node: Node, standing: list[tuple[Template, Node]]) -> bool:
-    """The scheduler's filter InterPodAffinity, of the required anti-affinity of the pod that comes.
-
-    Source: kubernetes.io docs/concepts/scheduling-eviction/assign-pod-node, inter-pod affinity and
-    anti-affinity.
-    """
-    terms = template["spec"]["affinity"]["podAntiAffinity"][
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ]
-    return any(
-        term["labelSelector"]["matchLabels"].items() <= other["metadata"]["labels"].items()
-        and node.labels.get(term["topologyKey"])
-        == where.labels.get(term["topologyKey"])
-        is not None
-        for term in terms
-        for other, where in standing
-    )
-
-
-REGION = {"topology.kubernetes.io/region": "us-east-2"}
-
-
-@pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
-def test_a_second_pod_of_a_variant_finds_no_node(
-    environment: str, experiment: str, variant: str
-) -> None:
-    template = templates(stages(environment, experiment)["serve"])[variant]
-    first = Node(labels=REGION | {"zone": "a"})
-    second = Node(labels=REGION | {"zone": "b"})
-
-    assert kept_apart(template, first, [(template, first)])
-    assert kept_apart(template, second, [(template, first)])
-    assert not kept_apart(template, first, [])
-
-
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_a_compile_job_fits_the_node_raised_for_its_experiment(
     environment: str, experiment: str
@@ -171,15 +134,6 @@ def test_a_pod_waits_until_the_node_can_mount_s3(
     node = raised(environment, experiment, variant)
     starting = Node(labels=node.labels, taints=[*node.taints, MOUNTPOINT_STARTS])
     assert not fits(pods(environment)[experiment, variant], starting)
-
-
-def test_flux_waits_for_every_stage_but_serve() -> None:
-    found = of_kind(controller("dev-trn2-3xlarge"), "Kustomization")
-    waits = {name: body["spec"]["wait"] for name, body in found.items()}
-    assert {name for name, is_set in waits.items() if not is_set} == {
-        "dev-trn2-3xlarge-gitops",  # it holds itself
-        "dev-serve",
-    }
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)

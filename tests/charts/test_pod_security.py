@@ -134,24 +134,10 @@ def test_a_container_of_an_image_of_ours_is_restricted(spec: Spec, container: Sp
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_runners_pod_is_restricted_as_its_namespace_wants(environment: str) -> None:
-    (space,) = of_kind(runner(environment), "Namespace").values()
+def test_the_runners_pod_is_restricted(environment: str) -> None:
     ((_, spec),) = pods_of(runner(environment))
     (container,) = spec["containers"]
-
-    labels = {
-        key.partition("/")[2]: value
-        for key, value in space["metadata"]["labels"].items()
-        if "pod-sec" in key
-    }
-    version = f"v{ENVIRONMENTS[environment].cluster.kubernetes}"
-    modes = ("enforce", "audit", "warn")
-    assert labels == {
-        **dict.fromkeys(modes, "restricted"),
-        **{f"{mode}-version": version for mode in modes},
-    }
     assert (baseline(spec), restricted(spec, container)) == ([], [])
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
 
 
 def served_with(capabilities: Any) -> list[Spec]:
@@ -209,24 +195,11 @@ def spoil(where: str, **update: Any) -> Spec:
     return spec
 
 
-@pytest.mark.parametrize(
-    "update",
-    [
-        {"runAsNonRoot": False},
-        {"runAsUser": 0},
-        {"allowPrivilegeEscalation": True},
-        {"capabilities": {}},
-        {"seccompProfile": {"type": "Unconfined"}},
-    ],
-    ids=lambda update: next(iter(update)),
-)
+@pytest.mark.parametrize("update", [{"runAsUser": 0}, {"capabilities": {}}])
 def test_a_loosened_container_is_found(update: Spec) -> None:
     spec = spoil("container", **update)
     assert restricted(spec, spec["containers"][0]) != []
 
 
-@pytest.mark.parametrize(
-    "update", [{"hostNetwork": True}, {"volumes": [{"name": "x", "hostPath": {"path": "/"}}]}]
-)
-def test_a_pod_of_the_host_is_found(update: Spec) -> None:
-    assert baseline(spoil("pod", **update)) != []
+def test_a_pod_of_the_host_is_found() -> None:
+    assert baseline(spoil("pod", hostNetwork=True)) != []

@@ -10,11 +10,8 @@ import pytest
 from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, flag, render_charts, stages
 
 from charts import build_charts
-from charts.pod import SKIP_CREDENTIALS
 from tandem.bench.lm_eval.__main__ import SERVERS_VARIABLE, AskedTask
-from tandem.declarations import names
 from tandem.declarations.experiment import QualityTask
-from tandem.declarations.project_image import LM_EVAL, TOOLS
 from tandem.run import round_steps
 
 Spec = dict[str, Any]
@@ -77,40 +74,13 @@ def test_every_task_is_asked_as_declared(ask: Spec) -> None:
     ]
 
 
-def test_answers_are_as_long_as_the_experiment_admits(ask: Spec) -> None:
-    assert flag(ask["args"], "--max-tokens") == str(ASKED.max_output_tokens)
-
-
-def test_prompts_are_as_long_as_the_experiment_admits(ask: Spec) -> None:
-    assert flag(ask["args"], "--max-prompt-tokens") == str(ASKED.max_prompt_tokens)
-
-
 def test_runner_names_the_servers(ask: Spec) -> None:
     assert ask["env"] == [{"name": SERVERS_VARIABLE}]
     assert round_steps.SERVERS_VARIABLE == SERVERS_VARIABLE
-
-
-def test_code_of_others_gets_no_credential(job: Spec, ask: Spec) -> None:
-    assert job["metadata"]["annotations"][SKIP_CREDENTIALS] == ask["name"]
-    assert ask["image"] == LM_EVAL.reference(HOME)
-
-
-def test_tools_image_stores_as_the_writer_of_results(job: Spec, keep: Spec) -> None:
-    assert (keep["image"], job["spec"]["serviceAccountName"]) == (
-        TOOLS.reference(HOME),
-        names.BENCH_ACCOUNT,
-    )
 
 
 def test_answers_are_stored(ask: Spec, keep: Spec) -> None:
     assert (flag(ask["args"], "--out"), flag(keep["args"], "--below")) == (
         flag(keep["args"], "--folder"),
         "post/quality",
-    )
-
-
-def test_job_runs_beside_no_server(job: Spec) -> None:
-    assert ("resourceClaims" in job["spec"], job["spec"]["nodeSelector"]) == (
-        False,
-        {"workload": "system"},
     )

@@ -98,13 +98,8 @@ def test_a_server_with_a_tebibyte_is_stored_as_it_stands() -> None:
     [
         ("1.5", "1500m"),
         ("1.5Gi", "1536Mi"),
-        ("2048Mi", "2Gi"),
         ("1024Gi", "1Ti"),
-        ("1000m", "1"),
-        ("1000", "1k"),
         ("0.5Ki", "512"),
-        ("0Mi", "0"),
-        ("512Mi", "512Mi"),
     ],
 )
 def test_quantities_that_are_stored_otherwise(written: str, stored: str) -> None:

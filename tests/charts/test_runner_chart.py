@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from chart_cases import (
-    CATALOGUE,
     ENVIRONMENTS,
     everything,
     experiments,
@@ -23,8 +22,6 @@ from test_ways_out import AGENT, EXISTING, METADATA, PEERED, PUBLIC, VPC_ENDPOIN
 from charts.runner import build_runner_charts
 from tandem.declarations import names
 from tandem.declarations.environment import Environment
-from tandem.declarations.project_image import RUN
-from tandem.declarations.spec_digest import compute_spec_digest
 from tandem.declarations.workspace import load_workspace
 from tandem.ops.people.cluster_rights import CLUSTER_KINDS, kubernetes_group
 
@@ -111,60 +108,6 @@ def test_nobody_but_an_admin_uses_its_account(kind: Any) -> None:
     } == set()
 
 
-@each_environment
-def test_there_is_one_pod_and_never_two_at_once(environment: str) -> None:
-    spec = deployment(environment)["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
-    assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
-
-
-@each_environment
-def test_its_pod_alone_holds_a_token_of_the_api(environment: str) -> None:
-    (account,) = of_kind(runner(environment), "ServiceAccount").values()
-    assert (
-        pod(environment)["serviceAccountName"],
-        pod(environment)["automountServiceAccountToken"],
-    ) == (
-        "runner",
-        True,
-    )
-    assert (account["metadata"]["name"], account["automountServiceAccountToken"]) == (
-        "runner",
-        False,
-    )
-
-
-@each_environment
-def test_it_runs_on_the_system_nodes_from_the_run_image(environment: str) -> None:
-    (container,) = pod(environment)["containers"]
-    assert pod(environment)["nodeSelector"] == {"workload": "system"}
-    assert container["image"] == RUN.reference(ENVIRONMENTS[environment])
-    assert (container["args"][0], flag(container["args"], "--environment")) == (
-        "serve",
-        environment,
-    )
-
-
-def test_it_is_told_its_region_and_which_pod_it_is() -> None:
-    (container,) = pod()["containers"]
-    assert container["env"] == [
-        {"name": "AWS_REGION", "value": "us-east-2"},
-        {
-            "name": "POD_UID",
-            "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}},
-        },
-    ]
-
-
-def test_it_writes_to_its_own_disk_alone() -> None:
-    (container,) = pod()["containers"]
-    mounts = {
-        mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]
-    }
-    assert mounts == {"/specs": True, "/work": False}
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
-
-
 def mount_specs(environment: str, folder: Path) -> Path:
     """Write what the kubelet shows at the mount of the ConfigMap."""
     (volume,) = [each["configMap"] for each in pod(environment)["volumes"] if "configMap" in each]
@@ -189,22 +132,6 @@ def test_it_reads_the_specs_that_were_rendered(environment: str, tmp_path: Path)
     assert (workspace.faults, workspace.environments[environment].record) == ((), spec)
     assert {name: file.record for name, file in workspace.experiments.items()} == {
         experiment.name: experiment for experiment in experiments(spec)
-    }
-
-
-@each_environment
-def test_whoever_has_the_same_files_has_the_same_digest(environment: str, tmp_path: Path) -> None:
-    folder = mount_specs(environment, tmp_path)
-    workspace = load_workspace(folder / "environments", folder / "experiments")
-    read = {
-        name: compute_spec_digest(
-            workspace.environments[environment].record, file.record, CATALOGUE
-        )
-        for name, file in workspace.experiments.items()
-    }
-    spec = ENVIRONMENTS[environment]
-    assert read == {
-        each.name: compute_spec_digest(spec, each, CATALOGUE) for each in experiments(spec)
     }
 
 
@@ -236,19 +163,18 @@ API = [("172.20.0.1", 443), ("10.100.0.1", 443)]
 @pytest.mark.parametrize(
     ("to", "expected"),
     [
-        pytest.param(AGENT, True, id="agent"),
-        pytest.param(METADATA, False, id="metadata"),
-        pytest.param((METADATA[0], 443), False, id="link-local-https"),
-        pytest.param(PUBLIC, True, id="aws"),
-        pytest.param((PUBLIC[0], 80), False, id="plain-http"),
-        pytest.param(API[0], True, id="kubernetes-api"),
-        pytest.param(API[1], True, id="kubernetes-api-of-another-range"),
-        pytest.param(VPC_ENDPOINT, True, id="the-api-behind-its-service"),
-        pytest.param((VPC_ENDPOINT[0], 8000), False, id="a-server"),
-        pytest.param((API[0][0], 80), False, id="a-service-without-tls"),
-        pytest.param(("172.20.0.2", 443), False, id="another-service"),
-        pytest.param(PEERED, False, id="peered-network"),
+        (AGENT, True),
+        (METADATA, False),
+        (PUBLIC, True),
+        ((PUBLIC[0], 80), False),
+        (API[0], True),
+        (API[1], True),
+        (VPC_ENDPOINT, True),
+        ((VPC_ENDPOINT[0], 8000), False),
+        (("172.20.0.2", 443), False),
+        (PEERED, False),
     ],
+    ids=str,
 )
 def test_it_calls_aws_and_the_kubernetes_api_alone(to: tuple[str, int], *, expected: bool) -> None:
     assert reaches(policies(HOME), "runner", to) is expected
@@ -269,40 +195,3 @@ def test_nobody_calls_it_and_another_pod_beside_it_calls_nobody() -> None:
     assert [spec for spec in specs if "ingress" in spec] == []
     assert {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]} in specs
     assert not any(reaches(specs, "other", to) for to in (AGENT, PUBLIC, *API))
-
-
-def test_its_pod_comes_after_all_that_it_needs() -> None:
-    parts = render_charts(build_runner_charts(HOME, experiments(HOME)))
-    assert [*parts] == ["cluster", "pod"]
-    waves = {
-        body["kind"]: int(body["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"])
-        for part in parts.values()
-        for body in part
-    }
-    assert all(wave < waves["Deployment"] for kind, wave in waves.items() if kind != "Deployment")
-
-
-@each_environment
-def test_nothing_of_it_stands_in_a_namespace_that_another_folder_makes(environment: str) -> None:
-    assert {body["metadata"].get("namespace", SPACE) for body in runner(environment)} == {SPACE}
-
-
-@each_environment
-def test_no_rule_of_it_holds_a_wildcard_or_a_write_to_nodes(environment: str) -> None:
-    roles = [
-        body
-        for body in everything(environment)
-        if body["kind"] in {"Role", "ClusterRole"} and body["metadata"]["name"] == "tandem-runner"
-    ]
-    assert {body["kind"] for body in roles} == {"Role", "ClusterRole"}
-    texts = {
-        text
-        for role in roles
-        for rule in role["rules"]
-        for words in rule.values()
-        for text in words
-    }
-    assert "*" not in texts
-    assert [
-        rule["verbs"] for role in roles for rule in role["rules"] if "nodes" in rule["resources"]
-    ] == [["list"]]

@@ -15,8 +15,6 @@ from chart_cases import (
     HOSTED,
     MIRROR,
     MIRRORS,
-    container,
-    flag,
     objects,
     of_kind,
     render_charts,
@@ -25,7 +23,7 @@ from chart_cases import (
 from doubles.loopback import Question, answer_requests
 
 from charts import build_charts
-from charts.serve import GRACE_S, probe_program
+from charts.serve import probe_program
 from tandem.declarations.project_image import PROJECT_IMAGES
 
 SERVERS = [
@@ -33,7 +31,6 @@ SERVERS = [
     for environment, experiment in HOSTED
     for variant in EXPERIMENTS[experiment].all_variants()
 ]
-POST = stages("post-us-east-2", "post")["serve"]
 each_server = pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
 
 
@@ -43,31 +40,6 @@ def deployment(environment: str, experiment: str, variant: str) -> dict[str, Any
 
 def pod(environment: str, experiment: str, variant: str) -> dict[str, Any]:
     return deployment(environment, experiment, variant)["spec"]["template"]["spec"]
-
-
-def test_fused_speculation_stands_in_the_manifest_of_the_post_and_none_in_its_baseline() -> None:
-    fused, plain = (container(POST, name)["args"] for name in ("qwen-sd-vllm", "qwen-vllm"))
-    speculation = json.loads(flag(fused, "--speculative-config"))
-
-    assert json.loads(flag(fused, "--override-neuron-config"))["enable_fused_speculation"] is True
-    assert speculation["num_speculative_tokens"] == 7
-    assert speculation["model"].startswith("/models/Qwen/Qwen3-1.7B/")
-    assert "specul" not in json.dumps(plain)
-
-
-def test_a_person_reads_mode_draft_and_window_off_the_labels() -> None:
-    shown = {
-        name: [
-            body["metadata"]["labels"][f"tandem/{key}"]
-            for key in ("mode", "draft", "num-speculative-tokens")
-        ]
-        for name, body in of_kind(POST, "Deployment").items()
-    }
-
-    assert shown == {
-        "qwen-vllm": ["none", "none", "0"],
-        "qwen-sd-vllm": ["fused", "Qwen3-1.7B", "7"],
-    }
 
 
 @each_server
@@ -95,27 +67,6 @@ def test_a_deployment_and_its_service_find_their_own_pods_alone(
     for selector in (service["selector"], own["selector"]["matchLabels"]):
         assert [name for name, found in labels.items() if selector.items() <= found] == [variant]
     assert (service["type"], [port["port"] for port in service["ports"]]) == ("ClusterIP", [8000])
-
-
-@each_server
-def test_a_server_waits_for_a_node_and_lets_go_of_its_devices_before_it_is_replaced(
-    environment: str, experiment: str, variant: str
-) -> None:
-    body = deployment(environment, experiment, variant)
-    assert body["spec"]["strategy"] == {"type": "Recreate"}
-    # Kubernetes reads this as no deadline
-    assert body["spec"]["progressDeadlineSeconds"] == 2**31 - 1
-    assert body["metadata"]["annotations"]["argocd.argoproj.io/ignore-healthcheck"] == "true"
-
-
-@each_server
-def test_an_image_is_pulled_by_repository_and_tag(
-    environment: str, experiment: str, variant: str
-) -> None:
-    image = CATALOGUE.runtimes[EXPERIMENTS[experiment].runtime].image
-    digest = CATALOGUE.digests.find_digest(image.reference)
-    pinned = f"{image.repository}:{image.tag}" + (f"@{digest}" if digest else "")
-    assert pod(environment, experiment, variant)["containers"][0]["image"] == pinned
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
@@ -151,43 +102,6 @@ def test_every_mount_has_its_volume_and_memory_is_bounded(
     assert mounts == {volume["name"] for volume in spec["volumes"]}
     assert resources["limits"] == {"memory": memory}
     assert int(shared.removesuffix("Gi")) < int(memory.removesuffix("Gi"))
-
-
-@each_server
-def test_a_pod_is_the_reader_and_no_container_has_its_role(
-    environment: str, experiment: str, variant: str
-) -> None:
-    """The role is there for Mountpoint, whose token goes from the kubelet to its driver."""
-    template = deployment(environment, experiment, variant)["spec"]["template"]
-    spec = template["spec"]
-    skipped = template["metadata"]["annotations"]["eks.amazonaws.com/skip-containers"].split(",")
-
-    assert (spec["serviceAccountName"], spec["enableServiceLinks"]) == ("tandem-serve", False)
-    assert sorted(skipped) == sorted(
-        each["name"] for each in (*spec["initContainers"], *spec["containers"])
-    )
-
-
-def test_a_server_is_gone_before_its_mount_is() -> None:
-    assert GRACE_S < 600
-
-
-@each_server
-def test_a_server_has_an_hour_to_complete_and_later_probes_cost_no_token(
-    environment: str, experiment: str, variant: str
-) -> None:
-    server = pod(environment, experiment, variant)["containers"][0]
-    probe = server["startupProbe"]
-
-    assert probe["failureThreshold"] * probe["periodSeconds"] == 3600
-    assert probe["exec"]["command"] == [
-        "python",
-        "-c",
-        probe_program(EXPERIMENTS[experiment].target),
-    ]
-    assert {server[f"{kind}Probe"]["httpGet"]["path"] for kind in ("readiness", "liveness")} == {
-        "/health"
-    }
 
 
 def probed(status: int) -> tuple[int, list[tuple[str, dict[str, Any]]]]:

@@ -9,21 +9,21 @@ from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, render_cha
 
 from charts import build_charts
 from charts.stage import DEADLINE_S
-from tandem.declarations import names
 from tandem.declarations.disk import SYSTEM_NODE_ROOT_GIB
 from tandem.declarations.environment import Environment, HubSettings
 
 Spec = dict[str, Any]
 HOME = ENVIRONMENTS["post-us-east-2"]
+SYSTEM_GIB = 20  # at most of the node's own system and images
 
 
 def pods(environment: Environment, experiment: str) -> dict[str, Spec]:
-    made = render_charts(build_charts(environment, EXPERIMENTS[experiment], CATALOGUE))["stage"]
+    jobs = render_charts(build_charts(environment, EXPERIMENTS[experiment], CATALOGUE))["stage"]
     return {
         body["metadata"]["annotations"]["tandem/model"]: body["spec"]["jobTemplate"]["spec"][
             "template"
         ]["spec"]
-        for body in made
+        for body in jobs
     }
 
 
@@ -47,22 +47,13 @@ def test_another_hub_and_its_tokens_secret_are_told_and_the_public_one_needs_no_
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_staging_writes_models_on_small_nodes_and_holds_no_secret_and_no_device(
-    environment: str, experiment: str
-) -> None:
+def test_disk_of_a_staging_fits_a_system_node(environment: str, experiment: str) -> None:
     for spec in pods(ENVIRONMENTS[environment], experiment).values():
-        (found,), (volume,) = spec["containers"], spec["volumes"]
-        # by the system and its images, at most
+        (volume,) = spec["volumes"]
+        (container,) = spec["containers"]
         disk = volume["emptyDir"]["sizeLimit"]
-        taken_gib = 20
-
-        assert spec["serviceAccountName"] == names.STAGE_ACCOUNT
-        assert "resourceClaims" not in spec
-        assert found["resources"]["requests"]["ephemeral-storage"] == disk
-        assert int(disk.removesuffix("Gi")) + taken_gib < SYSTEM_NODE_ROOT_GIB
-        assert int(found["resources"]["limits"]["memory"].removesuffix("Mi")) < 512
-        assert found["resources"]["limits"]["cpu"] == "1"
-        assert not [each for each in found["env"] if "secretKeyRef" in each.get("valueFrom", {})]
+        assert container["resources"]["requests"]["ephemeral-storage"] == disk
+        assert int(disk.removesuffix("Gi")) + SYSTEM_GIB < SYSTEM_NODE_ROOT_GIB
 
 
 def test_the_largest_model_has_time_at_five_megabytes_a_second() -> None:

@@ -14,7 +14,6 @@ from chart_cases import (
     ENVIRONMENTS,
     EXPERIMENTS,
     HOSTED,
-    key_reference,
     render_charts,
     server_of,
     stages,
@@ -154,28 +153,14 @@ def test_two_versions_of_a_runtime_stand_side_by_side() -> None:
     assert (mine & theirs, digests[0] & digests[1]) == (set(), set())
 
 
-def variable(template: Template) -> None:
-    template["containers"][0]["env"].append(
-        {"name": "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "value": "2"}
-    )
-
-
-def tuning(template: Template) -> None:
-    arguments = template["containers"][0]["args"]
-    at = arguments.index("--override-neuron-config") + 1
-    arguments[at] = json.dumps(json.loads(arguments[at]) | {"fused_qkv": True})
-
-
-def other_key(template: Template) -> None:
-    key_reference(template["initContainers"][0])["name"] = "key-0123456789ab"
-
-
-@pytest.mark.parametrize("favour", [variable, tuning, other_key])
-def test_a_chart_that_treats_one_variant_otherwise_is_found_out(favour: Any) -> None:
+def test_a_chart_that_treats_one_variant_otherwise_is_found_out() -> None:
     experiment = EXPERIMENTS["post"]
     bodies = copy.deepcopy(stages("post-us-east-2", "post")["serve"])
     for name, template in templates(bodies).items():
         if find(experiment, name).mode != "none":
-            favour(template["spec"])
+            (server, *_) = template["spec"]["containers"]
+            server["env"].append(
+                {"name": "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "value": "2"}
+            )
 
     assert compare(bodies, experiment, "qwen-vllm", "qwen-sd-vllm") != set()
