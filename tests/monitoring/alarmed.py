@@ -1,4 +1,4 @@
-"""Committed environments with other settings, and series in which things happen."""
+"""Committed environments with other settings of their monitoring."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import hosted
-from doubles.cloudwatch.series_store import MetricKey, SeriesStore
 
 from tandem.declarations.environment import ReferenceRun, ReferenceValue
 from tandem.monitoring.alarm import EnvironmentAlarms, MetricAlarm
@@ -18,10 +17,6 @@ from tandem.monitoring.scope import MonitoringScope
 MAX_NAME_CHARACTERS = 255
 MAX_DESCRIPTION_CHARACTERS = 1024
 MAX_EVALUATION_S = 86_400  # periods x period_s, for a period below an hour
-START = 1_699_999_200  # a whole quarter-hour
-MINUTE = 60
-QUARTER = 15  # minutes
-HOUR = 60  # minutes
 
 EXPERIMENT = "post"
 BASELINE = "qwen-vllm"
@@ -89,70 +84,3 @@ def of(found: EnvironmentAlarms, what: str, variant: str | None = None) -> Metri
 def every(**observability) -> EnvironmentAlarms:
     """All alarms of the post's environment, its experiment alone, with a reference."""
     return build_alarms(watched(only=["post"], **({"reference": REFERENCE} | observability)))
-
-
-class Happening:
-    """A store in which things happen, minute by minute after START."""
-
-    def __init__(self, environment: str = "post-us-east-2", experiment: str = EXPERIMENT) -> None:
-        self.series = SeriesStore()
-        self._environment = environment
-        self._experiment = experiment
-
-    def put(
-        self, namespace: str, metric: str, value: float, minutes: Iterable[int], **dimensions: str
-    ) -> Happening:
-        key = MetricKey.from_dimensions(namespace, metric, tuple(dimensions.items()))
-        for minute in minutes:
-            self.series.add(key, START + MINUTE * minute, {value: 1})
-        return self
-
-    def nodes(self, count: int, minutes: Iterable[int]) -> Happening:
-        return self.put(f"Tandem/{self._environment}", "accelerator_nodes", count, minutes)
-
-    def _insights(
-        self, metric: str, value: float, minutes: Iterable[int], **dimensions: str
-    ) -> Happening:
-        place = {
-            "Namespace": f"tandem-{self._experiment}",
-            "ClusterName": f"tandem-{self._environment}",
-        }
-        return self.put("ContainerInsights", metric, value, minutes, **dimensions, **place)
-
-    def container(self, variant: str, minutes: Iterable[int], restarts: int = 0) -> Happening:
-        """A container of the server's pod is on a node."""
-        return self._insights(
-            "pod_number_of_container_restarts", restarts, minutes, PodName=variant
-        )
-
-    def ready(self, variant: str, minutes: Iterable[int]) -> Happening:
-        return self._insights("service_number_of_running_pods", 1, minutes, Service=variant)
-
-    def running(self, pods: int, minutes: Iterable[int]) -> Happening:
-        """So many pods of the experiment are in phase Running; of none nothing is sent."""
-        return self._insights("namespace_number_of_running_pods", pods, minutes) if pods else self
-
-    def serves(self, variant: str, minutes: Iterable[int]) -> Happening:
-        found = list(minutes)
-        return self.container(variant, found).ready(variant, found).running(1, found)
-
-    def bench(
-        self,
-        metric: str,
-        values: Iterable[float],
-        minute: int,
-        *,
-        variant: str,
-        class_: str = "all",
-        load: str = "all",
-    ) -> Happening:
-        """Values of one turn, all in one minute."""
-        cell = {
-            "Experiment": self._experiment,
-            "Variant": variant,
-            "PromptClass": class_,
-            "Concurrency": load,
-        }
-        for value in values:
-            self.put(f"Tandem/{self._environment}", metric, value, [minute], **cell)
-        return self

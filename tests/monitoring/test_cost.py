@@ -11,7 +11,6 @@ from hosted import ROOT, asking, changed, watched
 from recorded import events, sample
 
 from tandem.bench.figures.datapoints import read_rounds
-from tandem.declarations.catalogue import load_catalogue
 from tandem.metrics import (
     CLOUDWATCH_METRICS,
     CONTAINER_INSIGHTS,
@@ -22,33 +21,16 @@ from tandem.monitoring import cost as costing
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.cost import MonitoringCost, compute_monitoring_cost, count_bench_series
 from tandem.monitoring.guard_alarms import build_guard_alarms
-from tandem.monitoring.scope import MonitoringScope
 from tandem.monitoring.widget import MetricLine
 
 POST = "post-us-east-2"
 DEV = "dev-trn2-3xlarge"
 REAL_RUN = ROOT / "tests" / "benchmarks" / "real_run" / "ngram"
-PRICES = load_catalogue().watch_prices
 
 
 def amounts(found: MonitoringCost) -> dict[str, float]:
     """Return the amount of each part, by its name."""
     return {part.name: part.amount for part in found.parts}
-
-
-def variants(count: int) -> MonitoringScope:
-    """Return the post's experiment with a baseline and so many drafts that it has `count`
-    variants."""
-    drafted = [
-        {
-            "name": f"k{number}",
-            "mode": "fused",
-            "draft": "Qwen/Qwen3-1.7B",
-            "num_speculative_tokens": number % 64 + 1,
-        }
-        for number in range(1, count)
-    ]
-    return asking(POST, "post", variants=[{"name": "base", "mode": "none"}, *drafted])
 
 
 # worked by hand

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from doubles.cloudwatch.expression import evaluate_periods
-from doubles.cloudwatch.series_store import SeriesStore
 from hosted import ENVIRONMENTS, asking, by_part, drawn, graphs
 
 from tandem.metrics import CATALOGUE, CLOUDWATCH_METRICS
@@ -40,12 +38,6 @@ def test_every_dashboard_keeps_cloudwatchs_limits(dashboards: dict[str, Dashboar
         for line in (line for graph in graphs(dashboard) for line in graph.lines):
             text = line.text if isinstance(line, MathExpression) else ""
             assert len(text) <= (1024 if "SEARCH(" in text else 2048)
-
-
-@every_dashboard
-def test_every_expression_is_evaluated_without_cloudwatch(environment: str, part: str) -> None:
-    for graph in graphs(drawn(environment)[part]):
-        evaluate_periods(graph.lines, SeriesStore(), 0, 3600, graph.period_s)
 
 
 @every_dashboard
