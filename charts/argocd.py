@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from constructs import Construct
-
 from charts import people, runner
-from charts.chart import GITOPS, Resource, TandemChart
+from charts.chart import GITOPS, Resource
+from charts.gitops_chart import GitopsChart
 from charts.roles import RBAC
 from tandem.declarations import names
 from tandem.declarations.driver_release import RELEASE, RELEASE_NAMESPACE
@@ -64,48 +63,38 @@ RUNNER_NAMESPACED_KINDS = (
 DRIVER_CLUSTER_KINDS = ("Namespace", *PEOPLE_CLUSTER_KINDS, "resource.k8s.io/DeviceClass")
 
 
-class ArgocdChart(TandemChart):
-    """All objects of Argo CD for one environment.
+class ArgocdChart(GitopsChart):
+    """All objects of Argo CD for one environment."""
 
-    Args:
-        environment_name: of the environment.
-        delivery: how it is delivered.
-        experiments: that it hosts.
-        driver: the Neuron DRA chart.
-    """
-
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment_name: str,
-        delivery: GitopsDelivery,
-        experiments: Sequence[Experiment],
-        driver: DraChart,
-    ) -> None:
-        super().__init__(scope, id_, namespace=delivery.namespace)
-        self.environment_name = environment_name
-        name = environment_name
+    def add_objects(self) -> None:
+        """Add the objects, in the order of their application."""
+        name = self.environment_name
         # a person who changes an experiment changes no right outside its namespace
         platform_project = f"{name}-platform"
         people_project = f"{name}-{people.FOLDER}"
         runner_project = f"{name}-{runner.FOLDER}"
-        repository = [delivery.repo_url]
-        platform_namespaces = [delivery.namespace, RELEASE_NAMESPACE, driver.namespace.value]
-        namespaces = [names.experiment_namespace(experiment) for experiment in experiments]
+        repository = [self.delivery.repo_url]
+        platform_namespaces = [
+            self.delivery.namespace,
+            RELEASE_NAMESPACE,
+            self.driver.namespace.value,
+        ]
+        namespaces = [names.experiment_namespace(experiment) for experiment in self.experiments]
         gitops_source, people_source, runner_source = (
-            _build_source(delivery, folder) for folder in (GITOPS, people.FOLDER, runner.FOLDER)
+            _build_source(self.delivery, folder)
+            for folder in (GITOPS, people.FOLDER, runner.FOLDER)
         )
 
         projects = {
             platform_project: _build_project(
-                [delivery.repo_url, driver.repository], platform_namespaces, DRIVER_CLUSTER_KINDS
+                [self.delivery.repo_url, self.driver.repository],
+                platform_namespaces,
+                DRIVER_CLUSTER_KINDS,
             ),
             name: _build_project(repository, namespaces, CLUSTER_KINDS, NAMESPACED_KINDS),
             # an Application names a namespace, also one of cluster-wide objects alone
             people_project: (
-                _build_project(repository, [delivery.namespace], PEOPLE_CLUSTER_KINDS)
+                _build_project(repository, [self.delivery.namespace], PEOPLE_CLUSTER_KINDS)
                 | NO_NAMESPACED_KIND
             ),
             runner_project: _build_project(
@@ -116,17 +105,22 @@ class ArgocdChart(TandemChart):
             # Argo CD cannot finish the deletion of an Application whose project is gone
             self._add_resource("AppProject", project_name, project, wave=0, finalizers=[FINALIZER])
 
-        gitops = _build_application(platform_project, gitops_source, delivery.namespace)
+        gitops = _build_application(platform_project, gitops_source, self.delivery.namespace)
         self._add_resource("Application", f"{name}-gitops", gitops, wave=1)
         # without a finalizer: pods could not return their devices if the driver went first
-        dra = _build_application(platform_project, _build_driver_source(driver), RELEASE_NAMESPACE)
+        dra = _build_application(
+            platform_project, _build_driver_source(self.driver), RELEASE_NAMESPACE
+        )
         self._add_resource("Application", f"{name}-neuron-dra", dra, wave=1)
-        rights = _build_application(people_project, people_source, delivery.namespace)
+        rights = _build_application(people_project, people_source, self.delivery.namespace)
         self._add_resource("Application", people_project, rights, wave=2, finalizers=[FINALIZER])
         running = _build_application(runner_project, runner_source, RUNNER_NAMESPACE)
         self._add_resource("Application", runner_project, running, wave=2, finalizers=[FINALIZER])
         self._add_resource(
-            "ApplicationSet", name, _build_application_set(name, delivery, experiments), wave=2
+            "ApplicationSet",
+            name,
+            _build_application_set(name, self.delivery, self.experiments),
+            wave=2,
         )
 
     def _add_resource(

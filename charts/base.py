@@ -6,9 +6,8 @@ Invariant: only traffic that a policy of charts/network.py admits enters or leav
 from __future__ import annotations
 
 from cdk8s_plus_36 import k8s
-from constructs import Construct
 
-from charts.chart import TandemChart
+from charts.experiment import ExperimentChart
 from charts.network import build_network_policies
 from charts.roles import add_people_roles, add_runner_role
 from tandem.declarations import names
@@ -18,28 +17,21 @@ from tandem.declarations.experiment import Experiment
 from tandem.declarations.quantity import spell_count
 from tandem.declarations.variant_key import compute_artifact_key
 
-WAVE = 0
 ACCOUNTS = (names.SERVE_ACCOUNT, names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT, names.BENCH_ACCOUNT)
 
 
-class BaseChart(TandemChart):
+class BaseChart(ExperimentChart):
     """The namespace of one experiment: its quota, accounts, network policies and rights."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment: Environment,
-        experiment: Experiment,
-        catalogue: Catalogue,
-    ) -> None:
-        namespace = names.experiment_namespace(experiment)
-        super().__init__(scope, id_, namespace=namespace, wave=WAVE)
+    sync_wave = 0
+
+    def add_objects(self) -> None:
+        """Add the objects, in the order of their application."""
+        namespace = names.experiment_namespace(self.experiment)
         # baseline, not restricted: the Neuron images run as root. DRA injects devices by CDI, so
         # neither privileged nor hostPath is needed (aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21).
         # Baseline refuses SYS_ADMIN
-        level = "privileged" if environment.serving.capabilities == "neuron" else "baseline"
+        level = "privileged" if self.environment.serving.capabilities == "neuron" else "baseline"
 
         k8s.KubeNamespace(
             self,
@@ -47,8 +39,8 @@ class BaseChart(TandemChart):
             metadata=self.build_metadata(
                 namespace,
                 "experiment",
-                application=experiment.name,
-                labels=security_labels(environment, level),
+                application=self.experiment.name,
+                labels=security_labels(self.environment, level),
                 is_clusterwide=True,
             ),
         )
@@ -56,8 +48,8 @@ class BaseChart(TandemChart):
         k8s.KubeResourceQuota(
             self,
             "quota",
-            metadata=self.build_metadata("claims", "quota", application=experiment.name),
-            spec=_build_quota(experiment, catalogue),
+            metadata=self.build_metadata("claims", "quota", application=self.experiment.name),
+            spec=_build_quota(self.experiment, self.catalogue),
         )
 
         for account in ACCOUNTS:
@@ -69,7 +61,7 @@ class BaseChart(TandemChart):
                 automount_service_account_token=False,
             )
 
-        for name, policy in build_network_policies(environment).items():
+        for name, policy in build_network_policies(self.environment).items():
             k8s.KubeNetworkPolicy(
                 self,
                 f"policy-{name}",

@@ -6,40 +6,30 @@ Invariant: every variant of an experiment claims the same devices in the same wa
 from __future__ import annotations
 
 from cdk8s_plus_36 import k8s
-from constructs import Construct
 
-from charts.chart import TandemChart
+from charts.experiment import ExperimentChart
 from tandem.declarations import names
-from tandem.declarations.catalogue import Catalogue
-from tandem.declarations.environment import Environment
-from tandem.declarations.experiment import Experiment, ServingSettings
+from tandem.declarations.experiment import ServingSettings
 
-WAVE = 1
 REQUEST = "neuron"
 # aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21
 GROUP_ATTRIBUTE = "resource.aws.com/devicegroup{size}_id"
 
 
-class ClaimsChart(TandemChart):
+class ClaimsChart(ExperimentChart):
     """The ResourceClaimTemplate of one experiment: chips of one instance type, and nothing else.
 
     Device names are never matched: the driver's documents and its published slices disagree on
     them.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment: Environment,
-        experiment: Experiment,
-        catalogue: Catalogue,
-    ) -> None:
-        super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=WAVE)
-        instance_type = environment.capacity.instance_type
-        serving = experiment.serving
-        driver = catalogue.dra_chart.driver.value
+    sync_wave = 1
+
+    def add_objects(self) -> None:
+        """Add the objects, in the order of their application."""
+        instance_type = self.environment.capacity.instance_type
+        serving = self.experiment.serving
+        driver = self.catalogue.dra_chart.driver.value
         device = f'device.attributes["{driver}"]'
         selector = (
             f'{device}.resourceType == "neuron_device" && {device}.instanceType =='
@@ -53,7 +43,7 @@ class ClaimsChart(TandemChart):
             self,
             "template",
             metadata=self.build_metadata(
-                template_name(instance_type, serving), "claim", application=experiment.name
+                template_name(instance_type, serving), "claim", application=self.experiment.name
             ),
             spec=k8s.ResourceClaimTemplateSpec(
                 spec=k8s.ResourceClaimSpec(
@@ -62,7 +52,7 @@ class ClaimsChart(TandemChart):
                             k8s.DeviceRequest(
                                 name=REQUEST,
                                 exactly=k8s.ExactDeviceRequest(
-                                    device_class_name=catalogue.dra_chart.device_class.value,
+                                    device_class_name=self.catalogue.dra_chart.device_class.value,
                                     selectors=[
                                         k8s.DeviceSelector(
                                             cel=k8s.CelDeviceSelector(expression=selector)

@@ -25,14 +25,12 @@ from __future__ import annotations
 import json
 
 from cdk8s_plus_36 import k8s
-from constructs import Construct
 
 from charts import pod
-from charts.chart import TandemChart
+from charts.experiment import ExperimentChart
 from charts.network import COMPILE
 from tandem.declarations import names
 from tandem.declarations.artifact_key import ArtifactKey
-from tandem.declarations.catalogue import Catalogue
 from tandem.declarations.compile_command import CompileCommand, build_compile_command
 from tandem.declarations.disk import WORK_GIB, artifact_gib, compile_gib, models_gib
 from tandem.declarations.environment import Environment
@@ -57,37 +55,24 @@ RETRIES = 3  # the driver makes its own attempts inside each; these are for the 
 COMPILER = "compile"
 
 
-class CompileChart(TandemChart):
-    """Return an experiment's compile CronJobs, each once, in the order of first variant."""
+class CompileChart(ExperimentChart):
+    """The compile CronJobs of an experiment, one an artifact, in the order of first variant."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment: Environment,
-        experiment: Experiment,
-        catalogue: Catalogue,
-    ) -> None:
-        super().__init__(
-            scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE
-        )
+    def add_objects(self) -> None:
+        """Add the objects, in the order of their application."""
         variants_by_key: dict[str, list[Variant]] = {}
-        for variant in experiment.all_variants():
-            digest = compute_artifact_key(experiment, variant, catalogue).digest
+        for variant in self.experiment.all_variants():
+            digest = compute_artifact_key(self.experiment, variant, self.catalogue).digest
             variants_by_key.setdefault(digest, []).append(variant)
 
         for variants in variants_by_key.values():
-            self._add_job(environment, experiment, variants, catalogue)
+            self._add_job(variants)
 
-    def _add_job(
-        self,
-        environment: Environment,
-        experiment: Experiment,
-        variants: list[Variant],
-        catalogue: Catalogue,
-    ) -> None:
+    def _add_job(self, variants: list[Variant]) -> None:
         """Add the CronJob of the artifact that some variants load; they share one compile."""
+        environment = self.environment
+        experiment = self.experiment
+        catalogue = self.catalogue
         key = compute_artifact_key(experiment, variants[0], catalogue)
         models = pod.variant_models(experiment, variants[0], catalogue)
         command = build_compile_command(experiment, variants[0], catalogue)

@@ -13,13 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from constructs import Construct
-
 from charts import list_stages, people, runner
-from charts.chart import GITOPS, Resource, TandemChart
+from charts.chart import GITOPS, Resource
+from charts.gitops_chart import GitopsChart
 from tandem.declarations.driver_release import RELEASE, RELEASE_NAMESPACE, SCHEME
 from tandem.declarations.environment import GitopsDelivery
-from tandem.declarations.experiment import Experiment
 from tandem.declarations.images import PRIVATE_ECR
 from tandem.declarations.platform import DraChart
 
@@ -31,31 +29,15 @@ SSH_SECRET = "flux-system"  # noqa: S105  # the name under which `flux bootstrap
 TIMEOUT = "5m"
 
 
-class FluxChart(TandemChart):
-    """All objects of Flux for one environment.
+class FluxChart(GitopsChart):
+    """All objects of Flux for one environment."""
 
-    Args:
-        environment_name: of the environment.
-        delivery: how it is delivered.
-        experiments: that it hosts.
-        driver: the Neuron DRA chart.
-    """
-
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment_name: str,
-        delivery: GitopsDelivery,
-        experiments: Sequence[Experiment],
-        driver: DraChart,
-    ) -> None:
-        super().__init__(scope, id_, namespace=delivery.namespace)
-        name = environment_name
-        reference = revision_reference(delivery.revision)
-        repository: Resource = {"interval": "1m", "url": delivery.repo_url, "ref": reference}
-        if delivery.repo_url.startswith("ssh://"):  # which always needs a key
+    def add_objects(self) -> None:
+        """Add the objects, in the order of their application."""
+        name = self.environment_name
+        reference = revision_reference(self.delivery.revision)
+        repository: Resource = {"interval": "1m", "url": self.delivery.repo_url, "ref": reference}
+        if self.delivery.repo_url.startswith("ssh://"):  # which always needs a key
             repository["secretRef"] = {"name": SSH_SECRET}
 
         release = {
@@ -66,32 +48,32 @@ class FluxChart(TandemChart):
             "targetNamespace": RELEASE_NAMESPACE,
             "install": {"remediation": {"retries": 3}},
             "upgrade": {"remediation": {"retries": 3}},
-            "values": driver.values.value,
+            "values": self.driver.values.value,
         }
 
         # the first does not wait: it contains itself, and would wait for itself
         kustomizations = {
-            f"{name}-gitops": _build_kustomization(name, delivery, GITOPS, waits=False)
+            f"{name}-gitops": _build_kustomization(name, self.delivery, GITOPS, waits=False)
         }
-        for experiment in experiments:
+        for experiment in self.experiments:
             stages = list_stages(experiment)
             for previous_stage, stage in zip((None, *stages), stages, strict=False):
                 earlier_names = [f"{experiment.name}-{previous_stage}"] if previous_stage else []
                 kustomizations[f"{experiment.name}-{stage}"] = _build_kustomization(
                     name,
-                    delivery,
+                    self.delivery,
                     f"{experiment.name}/{stage}",
                     earlier_names,
                     waits=stage != "serve",
                 )
         for folder in (people.FOLDER, runner.FOLDER):
             kustomizations[f"{name}-{folder}"] = _build_kustomization(
-                name, delivery, folder, waits=True
+                name, self.delivery, folder, waits=True
             )
 
         self.add_custom_resource(SOURCE_API, "GitRepository", name, repository, application=name)
         self.add_custom_resource(
-            SOURCE_API, "OCIRepository", RELEASE, _build_chart_source(driver), application=name
+            SOURCE_API, "OCIRepository", RELEASE, _build_chart_source(self.driver), application=name
         )
         self.add_custom_resource(HELM_API, "HelmRelease", RELEASE, release, application=name)
         for kustomization_name, kustomization in kustomizations.items():

@@ -14,10 +14,9 @@ nodes, because a generator next to one server would slow down that one only.
 from __future__ import annotations
 
 from cdk8s_plus_36 import k8s
-from constructs import Construct
 
 from charts import pod
-from charts.chart import TandemChart
+from charts.experiment import ExperimentChart
 from charts.network import BENCH
 from tandem.declarations import names
 from tandem.declarations.environment import Environment
@@ -44,16 +43,12 @@ SHM_MIB = 256  # Ray's object store (100 MB) is there; a pod's default is 64 MiB
 MEASURE = "measure"
 
 
-class LlmperfChart(TandemChart):
+class LlmperfChart(ExperimentChart):
     """The CronJob of an experiment that has one (`charts.list_stages`)."""
 
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment
-    ) -> None:
-        super().__init__(
-            scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE
-        )
-        below = f"{experiment.name}/llmperf"
+    def add_objects(self) -> None:
+        """Add the objects, in the order of their application."""
+        below = f"{self.experiment.name}/llmperf"
         pod.add_cron_job(
             self,
             names.LLMPERF_JOB,
@@ -61,15 +56,17 @@ class LlmperfChart(TandemChart):
             deadline_s=DEADLINE_S,
             retries=RETRIES,
             annotations={
-                "tandem/servers": ",".join(variant.name for variant in experiment.all_variants()),
-                "tandem/results": f"s3://{names.bucket_name(environment)}/results/{below}/",
+                "tandem/servers": ",".join(
+                    variant.name for variant in self.experiment.all_variants()
+                ),
+                "tandem/results": f"s3://{names.bucket_name(self.environment)}/results/{below}/",
             },
             credentials_skipped_by=MEASURE,
             pod=pod.build_job_pod(
                 names.BENCH_ACCOUNT,
                 retries=RETRIES,
-                init_containers=[_build_measure_container(environment, experiment)],
-                containers=[pod.build_keep_container(environment, below)],
+                init_containers=[_build_measure_container(self.environment, self.experiment)],
+                containers=[pod.build_keep_container(self.environment, below)],
                 volumes=[pod.local_disk_volume("work", DISK_GIB), pod.shared_memory(SHM_MIB)],
             ),
         )

@@ -10,14 +10,11 @@ Kubernetes retries nothing, because a round that failed is another round of the 
 from __future__ import annotations
 
 from cdk8s_plus_36 import k8s
-from constructs import Construct
 
 from charts import pod
-from charts.chart import TandemChart
+from charts.experiment import ExperimentChart
 from charts.network import BENCH
 from tandem.declarations import names
-from tandem.declarations.environment import Environment
-from tandem.declarations.experiment import Experiment
 from tandem.declarations.project_image import RUN
 from tandem.declarations.system_jobs import BENCH_CPU_M, BENCH_MEMORY_MIB, JUDGE_JOB, MEASURE_JOB
 
@@ -27,15 +24,11 @@ DEADLINES_S = {MEASURE_JOB: 4 * 3600, JUDGE_JOB: 2 * 3600}
 DISK_GIB = 8  # of every round's records, which the judge downloads
 
 
-class MeasureChart(TandemChart):
+class MeasureChart(ExperimentChart):
     """The CronJobs of a round and of the verdict."""
 
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment
-    ) -> None:
-        super().__init__(
-            scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE
-        )
+    def add_objects(self) -> None:
+        """Add the objects, in the order of their application."""
         for name, deadline_s in DEADLINES_S.items():
             command = name.removeprefix("tandem-")
             pod.add_cron_job(
@@ -50,13 +43,13 @@ class MeasureChart(TandemChart):
                     containers=[
                         pod.build_bench_container(
                             command,
-                            RUN.reference(environment),
+                            RUN.reference(self.environment),
                             [command],
                             cpu_m=BENCH_CPU_M,
                             memory_mib=BENCH_MEMORY_MIB,
                             disk_gib=DISK_GIB,
                             variables=[
-                                k8s.EnvVar(name="AWS_REGION", value=environment.region),
+                                k8s.EnvVar(name="AWS_REGION", value=self.environment.region),
                                 k8s.EnvVar(name=TASK_VARIABLE),
                             ],
                         )

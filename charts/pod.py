@@ -25,7 +25,6 @@ from tandem.declarations.project_image import TOOLS
 from tandem.declarations.quantity import spell_gib, spell_mib, spell_thousandths
 from tandem.declarations.system_jobs import TOOLS_MEMORY_MIB
 
-WAVE = 3  # of servers and CronJobs: a sync that waited for a suspended object would wait for ever
 # no February has this day; the field must be filled, even of a suspended CronJob
 NEVER_SCHEDULE = "0 0 31 2 *"
 JOB_TTL_S = 7 * 24 * 3600  # a finished Job's status, for a person who looks after a weekend

@@ -11,10 +11,9 @@ servers are asked, because of a sweep only a pair is there.
 from __future__ import annotations
 
 from cdk8s_plus_36 import k8s
-from constructs import Construct
 
 from charts import pod
-from charts.chart import TandemChart
+from charts.experiment import ExperimentChart
 from charts.network import BENCH
 from tandem.declarations import names
 from tandem.declarations.environment import Environment
@@ -34,15 +33,11 @@ ASK = "ask"
 SETS = f"{names.WORK_MOUNT}/sets"
 
 
-class QualityChart(TandemChart):
+class QualityChart(ExperimentChart):
     """The CronJob of an experiment that declares tasks (`charts.list_stages`)."""
 
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment
-    ) -> None:
-        super().__init__(
-            scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE
-        )
+    def add_objects(self) -> None:
+        """Add the objects, in the order of their application."""
         pod.add_cron_job(
             self,
             QUALITY_JOB,
@@ -54,10 +49,12 @@ class QualityChart(TandemChart):
                 names.BENCH_ACCOUNT,
                 retries=0,
                 init_containers=[
-                    _build_fetch_container(environment, experiment),
-                    _build_ask_container(environment, experiment),
+                    _build_fetch_container(self.environment, self.experiment),
+                    _build_ask_container(self.environment, self.experiment),
                 ],
-                containers=[pod.build_keep_container(environment, f"{experiment.name}/quality")],
+                containers=[
+                    pod.build_keep_container(self.environment, f"{self.experiment.name}/quality")
+                ],
                 volumes=[pod.local_disk_volume("work", DISK_GIB)],
             ),
         )

@@ -11,10 +11,10 @@ import json
 from collections.abc import Sequence
 
 from cdk8s_plus_36 import k8s
-from constructs import Construct
 
 from charts import pod
-from charts.chart import COMPONENT, IGNORE_HEALTH, NAME, PART_OF, TandemChart
+from charts.chart import COMPONENT, IGNORE_HEALTH, NAME, PART_OF
+from charts.experiment import ExperimentChart
 from charts.network import SERVER
 from tandem.declarations import names
 from tandem.declarations.catalogue import Catalogue
@@ -54,22 +54,12 @@ urlopen(Request("http://127.0.0.1:{port}/v1/completions", body, kind), timeout={
 """
 
 
-class ServeChart(TandemChart):
+class ServeChart(ExperimentChart):
     """The Deployments and Services of one experiment."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment: Environment,
-        experiment: Experiment,
-        catalogue: Catalogue,
-    ) -> None:
-        super().__init__(
-            scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE
-        )
-        for variant in experiment.all_variants():
+    def add_objects(self) -> None:
+        """Add the objects, in the order of their application."""
+        for variant in self.experiment.all_variants():
             selector = {NAME: variant.name, COMPONENT: SERVER}
             k8s.KubeDeployment(
                 self,
@@ -93,7 +83,9 @@ class ServeChart(TandemChart):
                             # the CSI driver; no container needs one
                             annotations={pod.SKIP_CREDENTIALS: f"{ADMIT},{CONTAINER}"},
                         ),
-                        spec=build_server_pod(environment, experiment, variant, catalogue),
+                        spec=build_server_pod(
+                            self.environment, self.experiment, variant, self.catalogue
+                        ),
                     ),
                 ),
             )

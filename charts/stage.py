@@ -10,16 +10,13 @@ finds the snapshot and ends at once.
 from __future__ import annotations
 
 from cdk8s_plus_36 import k8s
-from constructs import Construct
 
 from charts import pod
-from charts.chart import TandemChart
+from charts.experiment import ExperimentChart
 from charts.network import STAGE
 from tandem.declarations import names
-from tandem.declarations.catalogue import Catalogue
 from tandem.declarations.disk import stage_gib
 from tandem.declarations.environment import Environment
-from tandem.declarations.experiment import Experiment
 from tandem.declarations.model import ModelConfig
 from tandem.declarations.quantity import spell_gib, spell_thousandths
 from tandem.declarations.system_jobs import STAGE_CPU_M
@@ -28,23 +25,13 @@ DEADLINE_S = 6 * 3600  # 65 GB at 5 MB/s take under 4 hours
 RETRIES = 6  # every retry continues where the last one ended
 
 
-class StageChart(TandemChart):
+class StageChart(ExperimentChart):
     """The CronJobs that stage an experiment's target and drafts."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment: Environment,
-        experiment: Experiment,
-        catalogue: Catalogue,
-    ) -> None:
-        super().__init__(
-            scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE
-        )
-        for name in experiment.all_models():
-            model = catalogue.models[name]
+    def add_objects(self) -> None:
+        """Add the objects, in the order of their application."""
+        for name in self.experiment.all_models():
+            model = self.catalogue.models[name]
             disk = stage_gib(model)
             pod.add_cron_job(
                 self,
@@ -56,7 +43,7 @@ class StageChart(TandemChart):
                 pod=pod.build_job_pod(
                     names.STAGE_ACCOUNT,
                     retries=RETRIES,
-                    containers=[_build_container(environment, model, disk)],
+                    containers=[_build_container(self.environment, model, disk)],
                     volumes=[pod.local_disk_volume("work", disk)],
                 ),
             )

@@ -14,47 +14,36 @@ from __future__ import annotations
 import json
 
 from cdk8s_plus_36 import k8s
-from constructs import Construct
 
-from charts.chart import TandemChart
+from charts.experiment import ExperimentChart
 from tandem.declarations import names
 from tandem.declarations.artifact_key import KEY_ENTRY
-from tandem.declarations.catalogue import Catalogue
-from tandem.declarations.environment import Environment
-from tandem.declarations.experiment import Experiment
 from tandem.declarations.variant_key import compute_artifact_key
 
-WAVE = 2
 DRIVER = "s3.csi.aws.com"  # Mountpoint for Amazon S3 CSI driver v2, docs/CONFIGURATION.md, 2026-08
 CAPACITY = "1Gi"  # Kubernetes requires a size; the driver ignores it
 
 
-class StorageChart(TandemChart):
+class StorageChart(ExperimentChart):
     """The volumes and claims of one experiment, then the keys of its artifacts."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment: Environment,
-        experiment: Experiment,
-        catalogue: Catalogue,
-    ) -> None:
-        super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=WAVE)
+    sync_wave = 2
+
+    def add_objects(self) -> None:
+        """Add the objects, in the order of their application."""
         keys = [
-            compute_artifact_key(experiment, variant, catalogue)
-            for variant in experiment.all_variants()
+            compute_artifact_key(self.experiment, variant, self.catalogue)
+            for variant in self.experiment.all_variants()
         ]
         prefixes = {
-            names.models_volume_name(environment, experiment): "models/",
+            names.models_volume_name(self.environment, self.experiment): "models/",
             **{
-                names.artifact_volume_name(environment, experiment, key): f"{key.prefix}/"
+                names.artifact_volume_name(self.environment, self.experiment, key): f"{key.prefix}/"
                 for key in keys
             },
         }
         for name, prefix in prefixes.items():
-            self._add_volume(name, prefix, environment, experiment, catalogue)
+            self._add_volume(name, prefix)
 
         for key in {key.digest: key for key in keys}.values():
             name = names.key_config_map_name(key)
@@ -64,21 +53,14 @@ class StorageChart(TandemChart):
                 metadata=self.build_metadata(
                     name,
                     "storage",
-                    application=experiment.name,
+                    application=self.experiment.name,
                     annotations={"tandem/artifact": key.name},
                 ),
                 immutable=True,
                 data={KEY_ENTRY: json.dumps(key.as_fields(), sort_keys=True)},
             )
 
-    def _add_volume(
-        self,
-        name: str,
-        prefix: str,
-        environment: Environment,
-        experiment: Experiment,
-        catalogue: Catalogue,
-    ) -> None:
+    def _add_volume(self, name: str, prefix: str) -> None:
         """Add a volume of one prefix, and its claim.
 
         Mountpoint sizes its requests for 10 Gbit/s if it cannot read the node's type, and with a
@@ -86,7 +68,7 @@ class StorageChart(TandemChart):
         (awslabs/mountpoint-s3-csi-driver issue 561). So its throughput, the maximum of the first
         network card of the accelerator nodes, is set here if known.
         """
-        instance = catalogue.instances.instances[environment.capacity.instance_type]
+        instance = self.catalogue.instances.instances[self.environment.capacity.instance_type]
         gbps = instance.network_card_gbps.value
         capacity = k8s.Quantity.from_string(CAPACITY)
 
@@ -94,7 +76,7 @@ class StorageChart(TandemChart):
             self,
             f"volume-{name}",
             metadata=self.build_metadata(
-                name, "storage", application=experiment.name, is_clusterwide=True
+                name, "storage", application=self.experiment.name, is_clusterwide=True
             ),
             spec=k8s.PersistentVolumeSpec(
                 capacity={"storage": capacity},
@@ -107,7 +89,7 @@ class StorageChart(TandemChart):
                 mount_options=[
                     "read-only",
                     "allow-other",
-                    f"region {environment.region}",
+                    f"region {self.environment.region}",
                     *([f"maximum-throughput-gbps {gbps}"] if gbps else []),
                     f"prefix {prefix}",
                 ],
@@ -116,7 +98,7 @@ class StorageChart(TandemChart):
                     # with two volumes of one handle, pods hang in ContainerCreating
                     volume_handle=name,
                     volume_attributes={
-                        "bucketName": names.bucket_name(environment),
+                        "bucketName": names.bucket_name(self.environment),
                         # the role of the pod's service account, which reads; never the driver's own
                         # role
                         "authenticationSource": "pod",
@@ -128,7 +110,7 @@ class StorageChart(TandemChart):
         k8s.KubePersistentVolumeClaim(
             self,
             f"claim-{name}",
-            metadata=self.build_metadata(name, "storage", application=experiment.name),
+            metadata=self.build_metadata(name, "storage", application=self.experiment.name),
             spec=k8s.PersistentVolumeClaimSpec(
                 access_modes=["ReadOnlyMany"],
                 storage_class_name="",  # static: without it the cluster's default class would apply

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import aws_cdk as cdk
 from constructs import Construct
 
@@ -18,7 +20,7 @@ from tandem.declarations import names
 from tandem.declarations.catalogue import Catalogue
 from tandem.declarations.environment import Environment
 from tandem.declarations.network_settings import NewNetwork
-from tandem.declarations.project_image import list_hosted_images
+from tandem.declarations.project_image import ProjectImage, list_hosted_images
 from tandem.monitoring.agent import ADDON
 from tandem.monitoring.scope import MonitoringScope
 
@@ -52,77 +54,55 @@ class EnvironmentStage(cdk.Stage):
         )
         self.node.set_context("@aws-cdk/core:bootstrapQualifier", environment.bootstrap.qualifier)
         # on the stage: properties of the App do not enter stages
-        tags = cdk.Tags.of(self)
         for key, value in sorted(names.resource_tags(environment).items()):
-            tags.add(key, value)
+            cdk.Tags.of(self).add(key, value)
 
+        experiments = [member.experiment for member in monitoring_scope.experiments]
+        images = list_hosted_images(experiments)
+        kinds = names.stack_kinds(environment, [image.name for image in images])
         minor = catalogue.kubernetes.minors[environment.cluster.kubernetes]
         addon_versions = {name: figure.value for name, figure in minor.addons.items()}
-        images = list_hosted_images(scope.experiment for scope in monitoring_scope.experiments)
-        kinds = names.stack_kinds(environment, [image.name for image in images])
 
-        network_stack = None
-        if isinstance(environment.network, NewNetwork):
-            network_stack = NetworkStack(
-                self, "Network", environment=environment, network=environment.network
-            )
-            network = network_stack.network
-        else:
-            network = import_network(environment.network)
-
-        artifacts_stack = (
-            ArtifactsStack(self, "Artifacts", environment=environment)
-            if "Artifacts" in kinds
-            else None
-        )
-        registry = RegistryStack(self, "Registry", environment=environment)
-        image_stacks = {
-            image.name: ImageStack(
-                self,
-                names.image_stack_kind(image.name),
-                environment=environment,
-                image=image,
-                network=network,
-                registry=registry,
-            )
-            for image in images
-        }
+        network_stack, network = self._add_network(environment)
+        image_stacks = self._add_image_stacks(environment, images, network, network_stack)
         cluster = ClusterStack(
             self, "Cluster", environment=environment, network=network, addon_versions=addon_versions
         )
+        if network_stack:
+            cluster.add_stack_dependency(network_stack)
         guard = GuardStack(self, "Guard", environment=environment)
+        if "Artifacts" in kinds:
+            artifacts = ArtifactsStack(self, "Artifacts", environment=environment)
+            guard.add_stack_dependency(artifacts)  # the fence is in the bucket
+
+        workloads = WorkloadsStack(
+            self,
+            "Workloads",
+            environment=environment,
+            role_arns=cluster.pod_role_arns,
+            network=network,
+            experiments=experiments,
+            cluster_security_group_id=cluster.security_group_id,
+            cluster_content=cluster_content,
+            catalogue=catalogue,
+        )
+        workloads.add_stack_dependency(cluster)
+        _order_builds(image_stacks, workloads)
+
         observability = ObservabilityStack(
             self,
             "Observability",
             monitoring_scope=monitoring_scope,
             agent_version=addon_versions.get(ADDON),
         )
-        workloads = self._add_workloads(
-            monitoring_scope, network, catalogue, cluster, cluster_content
-        )
-
-        if network_stack:
-            cluster.add_stack_dependency(network_stack)
-        for image_stack in image_stacks.values():
-            image_stack.add_stack_dependency(registry)
-            if network_stack and environment.builds_in_vpc:
-                image_stack.add_stack_dependency(network_stack)
-        if artifacts_stack:
-            guard.add_stack_dependency(artifacts_stack)  # the fence is in the bucket
         observability.add_stack_dependency(cluster)  # for its add-on
         observability.add_stack_dependency(guard)  # for the topic of its alarms
-        workloads.add_stack_dependency(cluster)
         # a fault of its add-on must not keep a run from starting
         observability.add_stack_dependency(workloads)
-        for name, image_stack in image_stacks.items():
-            if name in names.CORE_IMAGES:
-                workloads.add_stack_dependency(image_stack)  # its pods pull them
-            else:
-                # the CLI stops at a failed build, and a run needs less
-                image_stack.add_stack_dependency(workloads)
 
         if "Fleet" in kinds:
-            self._add_fleet(environment, network, catalogue, cluster=cluster, guard=guard)
+            fleet = self._add_fleet(environment, network, catalogue, cluster)
+            fleet.add_stack_dependency(guard)  # no nodes without a stop
         else:
             cdk.Annotations.of(cluster).add_warning_v2(
                 "tandem:reservation-given",
@@ -130,38 +110,46 @@ class EnvironmentStage(cdk.Stage):
                 " placeholder",
             )
 
-    def _add_workloads(
+    def _add_network(self, environment: Environment) -> tuple[NetworkStack | None, NetworkIds]:
+        """Add the stack of a new network; return it, or None, and the ids of the network."""
+        declared = environment.network
+        if not isinstance(declared, NewNetwork):
+            return None, import_network(declared)
+        stack = NetworkStack(self, "Network", environment=environment, network=declared)
+        return stack, stack.network
+
+    def _add_image_stacks(
         self,
-        monitoring_scope: MonitoringScope,
+        environment: Environment,
+        images: Sequence[ProjectImage],
         network: NetworkIds,
-        catalogue: Catalogue,
-        cluster: ClusterStack,
-        cluster_content: ClusterContent | None,
-    ) -> WorkloadsStack:
-        """Add the stack of what runs in the cluster."""
-        return WorkloadsStack(
-            self,
-            "Workloads",
-            environment=monitoring_scope.environment,
-            role_arns=cluster.pod_role_arns,
-            network=network,
-            experiments=[
-                experiment_scope.experiment for experiment_scope in monitoring_scope.experiments
-            ],
-            cluster_security_group_id=cluster.security_group_id,
-            cluster_content=cluster_content,
-            catalogue=catalogue,
-        )
+        network_stack: NetworkStack | None,
+    ) -> dict[str, ImageStack]:
+        """Add the registry and a build for each image; return the builds by their images."""
+        registry = RegistryStack(self, "Registry", environment=environment)
+        stacks = {}
+        for image in images:
+            stack = ImageStack(
+                self,
+                names.image_stack_kind(image.name),
+                environment=environment,
+                image=image,
+                network=network,
+                registry=registry,
+            )
+            stack.add_stack_dependency(registry)
+            if network_stack and environment.builds_in_vpc:
+                stack.add_stack_dependency(network_stack)
+            stacks[image.name] = stack
+        return stacks
 
     def _add_fleet(
         self,
         environment: Environment,
         network: NetworkIds,
         catalogue: Catalogue,
-        *,
         cluster: ClusterStack,
-        guard: GuardStack,
-    ) -> None:
+    ) -> FleetStack:
         """Add the stack of the accelerator nodes."""
         minor = catalogue.kubernetes.minors[environment.cluster.kubernetes]
         instance = catalogue.instances.instances[environment.capacity.instance_type]
@@ -176,4 +164,16 @@ class EnvironmentStage(cdk.Stage):
             efa_cards=instance.efa_cards.value,
         )
         fleet.add_stack_dependency(cluster)
-        fleet.add_stack_dependency(guard)  # no nodes without a stop
+        return fleet
+
+
+def _order_builds(image_stacks: Mapping[str, ImageStack], workloads: WorkloadsStack) -> None:
+    """Build what its pods pull before Workloads, and the rest after it.
+
+    The CLI stops at a failed build, and a run needs no more than the core images.
+    """
+    for name, stack in image_stacks.items():
+        if name in names.CORE_IMAGES:
+            workloads.add_stack_dependency(stack)
+        else:
+            stack.add_stack_dependency(workloads)

@@ -20,25 +20,6 @@ from tandem.declarations.environment import Environment
 
 LAMBDA = "lambda.amazonaws.com"
 MEMORY_MIB = 256  # of each function
-RETENTIONS = {  # days that a log group keeps events
-    1: logs.RetentionDays.ONE_DAY,
-    3: logs.RetentionDays.THREE_DAYS,
-    5: logs.RetentionDays.FIVE_DAYS,
-    7: logs.RetentionDays.ONE_WEEK,
-    14: logs.RetentionDays.TWO_WEEKS,
-    30: logs.RetentionDays.ONE_MONTH,
-    60: logs.RetentionDays.TWO_MONTHS,
-    90: logs.RetentionDays.THREE_MONTHS,
-    120: logs.RetentionDays.FOUR_MONTHS,
-    150: logs.RetentionDays.FIVE_MONTHS,
-    180: logs.RetentionDays.SIX_MONTHS,
-    365: logs.RetentionDays.ONE_YEAR,
-    400: logs.RetentionDays.THIRTEEN_MONTHS,
-    545: logs.RetentionDays.EIGHTEEN_MONTHS,
-    731: logs.RetentionDays.TWO_YEARS,
-    1827: logs.RetentionDays.FIVE_YEARS,
-    3653: logs.RetentionDays.TEN_YEARS,
-}
 DELETION_WINDOW_DAYS = 30  # KMS's longest wait before a key is gone for good
 KEY_ADMINISTRATION = (
     "kms:CancelKeyDeletion",
@@ -160,14 +141,14 @@ def add_log_group(
     removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
 ) -> logs.LogGroup:
     """Add a log group with a retention in days, by default deleted with its stack."""
-    return logs.LogGroup(
-        scope,
-        id_,
-        log_group_name=name,
-        retention=RETENTIONS[retention_days],
-        encryption_key=key,
-        removal_policy=removal_policy,
+    group = logs.LogGroup(
+        scope, id_, log_group_name=name, encryption_key=key, removal_policy=removal_policy
     )
+    # a LogGroup takes no number of days
+    resource = group.node.default_child
+    assert isinstance(resource, logs.CfnLogGroup)
+    resource.retention_in_days = retention_days
+    return group
 
 
 def add_customer_key(
