@@ -223,88 +223,148 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
 
     Never raise for AWS: failures are in `unknown`.
     """
-    read_start_s = clients.wall_s()
-    unknown: dict[StateSource, str] = {}
-    faults: list[str] = []
-    fence = None
-    pointer = None
-    lease = None
-    heartbeat = None
-    with _record_read_failure(unknown, "fence"):
-        fence = read_fence(clients, config)
-        faults.extend([fence.fault] if fence and fence.fault else [])
-    if "fence" in unknown:  # do not wait four times for a bucket that does not answer
-        unknown["lease"] = f"not read, because the bucket did not answer: {unknown['fence']}"
-    else:
-        with _record_read_failure(unknown, "lease"):
-            pointer = read_pointer(clients, config)
-            lease, fault = read_lease(clients, config, pointer)
-            if lease and lease.created > now + CLOCK_TOLERANCE:
+    look = _FleetLook(clients, config, now)
+    fleet = FleetState(now=now, read_start_s=clients.wall_s())
+    fleet = look.add_bucket(fleet)
+    group = look.read_node_group()
+    fleet = look.add_node_group(fleet, group)
+    fleet = look.add_block(fleet, group)
+
+    fleet = replace(fleet, unknown=look.unknown, faults=tuple(look.faults))
+    if "lease" not in look.unknown or not fleet.own_instances:
+        return fleet
+    return replace(fleet, alive_since=_read_alive_since(clients, config, now))
+
+
+class _FleetLook:
+    """One look at work.
+
+    Attributes:
+        unknown: what could not be read, and why.
+        faults: what was read and could not be parsed, each in a sentence.
+    """
+
+    def __init__(self, clients: AwsClients, config: GuardConfig, now: datetime) -> None:
+        self.clients = clients
+        self.config = config
+        self.now = now
+        self.unknown: dict[StateSource, str] = {}
+        self.faults: list[str] = []
+
+    @contextmanager
+    def _record_failure(self, source: StateSource) -> Iterator[None]:
+        try:
+            yield
+        except CALL_ERRORS as error:
+            self.unknown[source] = describe_error(error)
+
+    def _add_fault(self, fault: str | None) -> None:
+        if fault:
+            self.faults.append(fault)
+
+    def add_bucket(self, fleet: FleetState) -> FleetState:
+        """Return a state with the fence, the lease and its heartbeat."""
+        fence = None
+        with self._record_failure("fence"):
+            fence = read_fence(self.clients, self.config)
+            self._add_fault(fence.fault if fence else None)
+        if "fence" in self.unknown:  # do not wait four times for a bucket that does not answer
+            problem = self.unknown["fence"]
+            self.unknown["lease"] = f"not read, because the bucket did not answer: {problem}"
+            return fleet
+
+        fleet = self._add_lease(replace(fleet, fence=fence))
+        lease = fleet.lease
+        if lease is None or not lease.beats:
+            return fleet
+        heartbeat = None
+        with self._record_failure("heartbeat"):
+            heartbeat, fault = _read_heartbeat(self.clients, self.config, lease.run, self.now)
+            self._add_fault(fault)
+        return replace(fleet, heartbeat=heartbeat)
+
+    def _add_lease(self, fleet: FleetState) -> FleetState:
+        """Return a state with the pointer and its lease."""
+        pointer = None
+        lease = None
+        with self._record_failure("lease"):
+            pointer = read_pointer(self.clients, self.config)
+            lease, fault = read_lease(self.clients, self.config, pointer)
+            if lease and lease.created > self.now + CLOCK_TOLERANCE:
                 fault = (
-                    f"{config.url(lease_key(lease.run))}:"
+                    f"{self.config.url(lease_key(lease.run))}:"
                     " written in the future, so it counts as no lease"
                 )
                 lease = None
-            faults.extend([fault] if fault else [])
-    if lease and lease.beats:
-        with _record_read_failure(unknown, "heartbeat"):
-            heartbeat, fault = _read_heartbeat(clients, config, lease.run, now)
-            faults.extend([fault] if fault else [])
-    group: Mapping[str, Any] = {}
-    with _record_read_failure(unknown, "node group"):
-        group = describe_node_group(clients, config)
-    has_owner_tag = group.get("tags", {}).get(OWNER_TAG) == config.environment if group else None
-    instances: tuple[FleetInstance, ...] = ()
-    with _record_read_failure(unknown, "instances"):
-        instances = tuple(_list_instances(clients, config, has_owner_tag=has_owner_tag is True))
-    if has_owner_tag is False or any(not instance.is_ours for instance in instances):
-        faults.append(_describe_missing_tag(config, instances))
-    scaling = group.get("scalingConfig", {})
-    capacity_kind = str(group.get("tags", {}).get(CAPACITY_KIND_TAG, config.capacity_kind))
-    planned_window, fault = _read_planned_window(group, config, capacity_kind)
-    faults.extend([fault] if fault else [])
-    reservation_id = str(group.get("tags", {}).get(RESERVATION_TAG, ""))
-    reservation = None
-    if capacity_kind == "capacity-block" and reservation_id:
-        with _record_read_failure(unknown, "reservation"):
-            reservation = read_block_reservation(clients, reservation_id)
-    block_window = reservation.window if reservation else NO_WINDOW
-    group_names = [
-        resource["name"] for resource in (group.get("resources") or {}).get("autoScalingGroups", [])
-    ]
+            self._add_fault(fault)
+        return replace(fleet, pointer=pointer, lease=lease)
+
+    def read_node_group(self) -> Mapping[str, Any]:
+        """Return the node group as EKS describes it, empty if there is none or if unknown."""
+        with self._record_failure("node group"):
+            return describe_node_group(self.clients, self.config)
+        return {}
+
+    def add_node_group(self, fleet: FleetState, group: Mapping[str, Any]) -> FleetState:
+        """Return a state with the node group and its instances."""
+        tags = group.get("tags", {})
+        has_owner_tag = tags.get(OWNER_TAG) == self.config.environment if group else None
+        instances: tuple[FleetInstance, ...] = ()
+        with self._record_failure("instances"):
+            instances = tuple(
+                _list_instances(self.clients, self.config, has_owner_tag=has_owner_tag is True)
+            )
+        if has_owner_tag is False or any(not instance.is_ours for instance in instances):
+            self.faults.append(_describe_missing_tag(self.config, instances))
+
+        sizes = group.get("scalingConfig", {})
+        return replace(
+            fleet,
+            desired_size=sizes.get("desiredSize"),
+            min_size=sizes.get("minSize"),
+            max_size=sizes.get("maxSize", 0),
+            has_node_group=None if "node group" in self.unknown else bool(group),
+            has_owner_tag=has_owner_tag,
+            status=group.get("status", ""),
+            labels=select_own_labels(group.get("labels", {})),
+            capacity_kind=str(tags.get(CAPACITY_KIND_TAG, self.config.capacity_kind)),
+            instances=instances,
+            scaling_groups=_list_scaling_groups(group, instances),
+        )
+
+    def add_block(self, fleet: FleetState, group: Mapping[str, Any]) -> FleetState:
+        """Return a state with the Capacity Block of the node group: its plan, and EC2's word."""
+        planned_window, fault = _read_planned_window(group, self.config, fleet.capacity_kind)
+        self._add_fault(fault)
+        reservation_id = str(group.get("tags", {}).get(RESERVATION_TAG, ""))
+        reservation = None
+        if fleet.capacity_kind == "capacity-block" and reservation_id:
+            with self._record_failure("reservation"):
+                reservation = read_block_reservation(self.clients, reservation_id)
+
+        window = reservation.window if reservation else NO_WINDOW
+        return replace(
+            fleet,
+            block_starts=window.starts or planned_window.starts,
+            block_ends=window.ends or planned_window.ends,
+            planned_window=planned_window,
+            reservation_id=reservation_id,
+            reservation=reservation,
+        )
+
+
+def _list_scaling_groups(
+    group: Mapping[str, Any], instances: tuple[FleetInstance, ...]
+) -> tuple[str, ...]:
+    """Return the names of the Auto Scaling groups: by EKS, else by our instances' tags."""
+    resources = group.get("resources") or {}
+    group_names = [resource["name"] for resource in resources.get("autoScalingGroups", [])]
     tagged_names = [
         instance.scaling_group
         for instance in instances
         if instance.is_ours and instance.scaling_group
     ]
-    fleet = FleetState(
-        now=now,
-        read_start_s=read_start_s,
-        desired_size=scaling.get("desiredSize"),
-        min_size=scaling.get("minSize"),
-        has_node_group=None if "node group" in unknown else bool(group),
-        has_owner_tag=has_owner_tag,
-        max_size=scaling.get("maxSize", 0),
-        status=group.get("status", ""),
-        labels=select_own_labels(group.get("labels", {})),
-        capacity_kind=capacity_kind,
-        instances=instances,
-        scaling_groups=tuple(group_names or dict.fromkeys(tagged_names)),
-        fence=fence,
-        pointer=pointer,
-        lease=lease,
-        heartbeat=heartbeat,
-        block_starts=block_window.starts or planned_window.starts,
-        block_ends=block_window.ends or planned_window.ends,
-        planned_window=planned_window,
-        reservation_id=reservation_id,
-        reservation=reservation,
-        unknown=unknown,
-        faults=tuple(faults),
-    )
-    if "lease" not in unknown or not fleet.own_instances:
-        return fleet
-    return replace(fleet, alive_since=_read_alive_since(clients, config, now))
+    return tuple(group_names or dict.fromkeys(tagged_names))
 
 
 def _describe_missing_tag(config: GuardConfig, instances: tuple[FleetInstance, ...]) -> str:
@@ -340,14 +400,6 @@ def _read_alive_since(clients: AwsClients, config: GuardConfig, now: datetime) -
         return None
     last_empty_at = max((at for at, count in points if not count), default=window_start)
     return min((at for at, count in points if count and at > last_empty_at), default=None)
-
-
-@contextmanager
-def _record_read_failure(unknown: dict[StateSource, str], source: StateSource) -> Iterator[None]:
-    try:
-        yield
-    except CALL_ERRORS as error:
-        unknown[source] = describe_error(error)
 
 
 def _read_heartbeat(

@@ -19,7 +19,7 @@ from tandem.guard.lease import (
     read_lease,
     write_lease,
 )
-from tandem.guard.observe import observe_fleet
+from tandem.guard.observe import FleetState, observe_fleet
 from tandem.guard.schedules import delete_unreferenced_schedule
 from tandem.guard.values import CALL_ERRORS, describe_error, select_json_fields, shorten_sentence
 
@@ -33,6 +33,34 @@ def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: da
     """
     fleet = observe_fleet(clients, config, now)
     release_command = f"tandem stop --release --env {config.environment}"
+    fence = _require_gone_fleet(config, fleet, release_command)
+    url = config.url(FENCE_KEY)
+    new_fence = replace(
+        fence, state="lifted", who=who, why=shorten_sentence(f"lifted; was: {fence.why}"), at=now
+    )
+
+    try:
+        # first: a lease that outlived its fence would be live again
+        etag = None
+        if _end_lease(clients, config, fleet, fence, now):
+            document = select_json_fields(new_fence, *FENCE_FIELDS)
+            etag = write_object(clients, config, FENCE_KEY, document, etag=fence.etag)
+    except CALL_ERRORS as error:
+        problem = f"the fence is not lifted ({describe_error(error)})"
+        raise ExternalError(problem, where=url, change=release_command) from error
+    if not etag:
+        problem = "somebody wrote it or the lease at this moment, so it is not lifted"
+        change = f"tandem status --env {config.environment}, then {release_command}"
+        raise ExternalError(problem, where=url, change=change)
+    return replace(new_fence, etag=etag)
+
+
+def _require_gone_fleet(config: GuardConfig, fleet: FleetState, release_command: str) -> Fence:
+    """Return the fence of a fleet that is known to be gone.
+
+    Raises:
+        InputError, ExternalError: as `release_fence`.
+    """
     fleet.require_known(
         "fence",
         "lease",
@@ -56,34 +84,27 @@ def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: da
         raise InputError(
             problem, where=config.node_group_description, change=f"{wait}, then {release_command}"
         )
-    fence = fleet.fence
-    url = config.url(FENCE_KEY)
+    return fleet.fence
+
+
+def _end_lease(
+    clients: AwsClients, config: GuardConfig, fleet: FleetState, fence: Fence, now: datetime
+) -> bool:
+    """End the lease that the stop ended, and delete its one-shot stop.
+
+    Returns:
+        False if the pointer is not the one that was seen: a release that slept here may find
+        another run's.
+    """
     pointer = fleet.pointer or LeasePointer()
-    new_fence = replace(
-        fence, state="lifted", who=who, why=shorten_sentence(f"lifted; was: {fence.why}"), at=now
-    )
-    try:
-        # first: a lease that outlived its fence would be live again. Only over the pointer that was
-        # seen: a release that slept here may find another run's
-        etag = None
-        if clear_pointer(clients, config, pointer):
-            # the fence's if an earlier release died after its first write
-            lease_run = pointer.run or fence.run
-            if lease_run is not None and RUN_NAME_PATTERN.fullmatch(lease_run):
-                lease = (
-                    fleet.lease or read_lease(clients, config, replace(pointer, run=lease_run))[0]
-                )
-                if lease and lease.ending is None:  # so that nobody adopts it again
-                    write_lease(clients, config, replace(lease, ending=now))
-                # the schedule would end the next run
-                delete_unreferenced_schedule(clients, config, lease_run)
-            document = select_json_fields(new_fence, *FENCE_FIELDS)
-            etag = write_object(clients, config, FENCE_KEY, document, etag=fence.etag)
-    except CALL_ERRORS as error:
-        problem = f"the fence is not lifted ({describe_error(error)})"
-        raise ExternalError(problem, where=url, change=release_command) from error
-    if not etag:
-        problem = "somebody wrote it or the lease at this moment, so it is not lifted"
-        change = f"tandem status --env {config.environment}, then {release_command}"
-        raise ExternalError(problem, where=url, change=change)
-    return replace(new_fence, etag=etag)
+    if not clear_pointer(clients, config, pointer):
+        return False
+    # the fence's if an earlier release died after its first write
+    run = pointer.run or fence.run
+    if run is not None and RUN_NAME_PATTERN.fullmatch(run):
+        lease = fleet.lease or read_lease(clients, config, replace(pointer, run=run))[0]
+        if lease and lease.ending is None:  # so that nobody adopts it again
+            write_lease(clients, config, replace(lease, ending=now))
+        # the schedule would end the next run
+        delete_unreferenced_schedule(clients, config, run)
+    return True
