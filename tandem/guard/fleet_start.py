@@ -28,17 +28,26 @@ from tandem.guard.fence import FENCE_KEY, Fence, change_fence
 from tandem.guard.lease import Lease, LeasePointer, lease_key
 from tandem.guard.notify import notify_subscribers
 from tandem.guard.observe import (
-    BLOCK_MARGIN,
-    OWNER_TAG,
     FleetState,
     observe_fleet,
     read_label_change,
 )
 from tandem.guard.ownership import LeaseOwner, call_if_allowed
-from tandem.guard.scaling_groups import LAUNCH_PROCESS, read_scaling_groups
-from tandem.guard.schedules import delete_unreferenced_schedule, list_foreign_schedules
+from tandem.guard.scaling_groups import LAUNCH_PROCESS
+from tandem.guard.schedules import delete_unreferenced_schedule
+from tandem.guard.start_checks import (
+    LATE_START_ADVICE,
+    MOMENT_FORMAT,
+    RETRY_ADVICE,
+    build_refusal,
+    require_launch_process,
+    require_no_foreign_schedules,
+    require_no_other_lease,
+    require_node_group,
+    require_window,
+)
 from tandem.guard.values import CALL_ERRORS, convert_call_errors, describe_error
-from tandem.shell_command import build_tandem_command, quote_command
+from tandem.shell_command import quote_command
 
 MIN_HOURS = 0.25  # a shorter lease could end before its nodes run
 # The service's ARN for a call without a Lambda (EventBridge Scheduler user guide, "Using universal
@@ -46,11 +55,6 @@ MIN_HOURS = 0.25  # a shorter lease could end before its nodes run
 SCHEDULE_TARGET_ARN = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
 # Scheduler retries for so long; a later stop could meet the fleet of another run.
 RETRY_POLICY = {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 100}
-RETRY_ADVICE = "nothing was raised; try again"
-MOMENT_FORMAT = "%Y-%m-%d %H:%M"
-LATE_START_ADVICE = (
-    "the reaper fences it within minutes; then tandem stop --release, and start again"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +152,8 @@ def raise_fleet(
     """
     fleet_start = _FleetStart(clients, config, request.build_lease(config, now), now)
     fleet_start.check_fleet()
-    fleet_start.require_launch_process()
-    fleet_start.require_no_foreign_schedules()
+    require_launch_process(clients, config, fleet_start.fleet)
+    require_no_foreign_schedules(clients, config, fleet_start.lease)
     fleet_start.take_lease()
     try:
         schedule_arn = fleet_start.arm_stop()
@@ -195,7 +199,7 @@ class _FleetStart:
         self.retry_advice = f"try again with the same run (--run {quote_command(lease.run)})"
 
     def _refuse(self, problem: str, change: str, where: str = "") -> InputError:
-        return InputError(problem, where=where or self.config.node_group_description, change=change)
+        return build_refusal(self.config, problem, change, where)
 
     # may it
 
@@ -217,160 +221,14 @@ class _FleetStart:
             release_command = f"tandem stop --release --env {self.config.environment}"
             advice = f"{self.status_command}; when the reason is gone, {release_command}"
             raise self._refuse(problem, advice, self.config.url(FENCE_KEY))
-        self._require_no_other_lease()
-        self._require_window()
+        self.pointer = self.fleet.pointer or self.pointer  # as it was when the lease was read
+        # the first deadline stays where an earlier start of the same run did not finish
+        self.lease = require_no_other_lease(self.config, self.fleet, self.requested_lease)
+        require_window(self.config, self.fleet, self.lease.deadline)
         require_node_group(self.config, self.fleet, has_lease=self.fleet.lease is not None)
         if self.fleet.max_size < self.lease.nodes:
             problem = f"at most {self.fleet.max_size} nodes; {self.lease.nodes} are asked for"
             raise self._refuse(problem, "deploy the Fleet stack, for capacity.nodes has changed")
-
-    def _require_no_other_lease(self) -> None:
-        self.pointer = self.fleet.pointer or self.pointer  # as it was when the lease was read
-        lease = self.fleet.lease
-        requested = self.requested_lease
-        if lease is None:
-            return
-        advice = ""
-        deadline_text = f"{lease.deadline:{MOMENT_FORMAT}} UTC"
-        end_command = build_tandem_command(
-            "stop --end", self.config.environment, "--run", lease.run
-        )
-        if lease.beats:  # the runner manages this run
-            end_command = build_tandem_command(
-                f"runs cancel {lease.run.partition('.')[0]}", self.config.environment
-            )
-        if lease.deadline <= self.now:
-            problem = f"the lease of run {lease.run} ended at {deadline_text}"
-            advice = LATE_START_ADVICE
-        elif lease.ending is not None:
-            problem = (
-                f"run {lease.run} of {lease.who} ends since {lease.ending:{MOMENT_FORMAT}} UTC"
-            )
-            advice = (
-                f"wait until {self.status_command} shows no lease; to finish it by hand:"
-                f" {end_command}"
-            )
-        elif lease.run != requested.run:
-            problem = f"run {lease.run} of {lease.who} has the fleet until {deadline_text}"
-            advice = f"wait, or end it: {end_command}"
-        elif (lease.experiment, lease.node_label, lease.nodes) != (
-            requested.experiment,
-            requested.node_label,
-            requested.nodes,
-        ):
-            problem = (
-                f"run {lease.run} was started for {lease.nodes} nodes and"
-                f" {lease.experiment or 'no experiment'}"
-            )
-            advice = "ask for the same, or take another name for this run"
-        if advice:
-            raise self._refuse(problem, advice, self.config.url(lease_key(lease.run)))
-        self.lease = lease  # of an unfinished start of the same run; the first deadline stays
-
-    def _require_window(self) -> None:
-        """Refuse the start outside the Capacity Block's hours, for which only EC2's word counts."""
-        fleet = self.fleet
-        if fleet.capacity_kind != "capacity-block":
-            return
-        fleet.require_known(
-            "reservation",
-            where=self.config.environment,
-            consequence="nothing is raised: EC2 alone says when the Capacity Block ends",
-            change=(
-                "allow ec2:DescribeCapacityReservations to this identity where it is denied, else"
-                " try again"
-            ),
-        )
-        reservation = fleet.reservation
-        if reservation is None:
-            raise self._refuse(
-                "it names no Capacity Block", "write capacity.reservation_id and deploy Fleet"
-            )
-        if reservation.state != "active":
-            state = (
-                f"is {reservation.state}"
-                if reservation.state
-                else "is not in this account and region"
-            )
-            problem = (
-                f"the Capacity Block {reservation.id} {state}: nothing can be launched from it"
-            )
-            raise self._refuse(
-                problem, "wait for it, or renew it: docs/runbook-guard.md", self.config.environment
-            )
-        starts = reservation.window.starts
-        ends = reservation.window.ends
-        if starts is None or ends is None:
-            problem = f"EC2 does not say when the Capacity Block {reservation.id} starts and ends"
-            raise self._refuse(problem, f"see it: {self.status_command}", self.config.environment)
-        if self.now < starts or ends - BLOCK_MARGIN < self.lease.deadline:
-            window = f"{starts:{MOMENT_FORMAT}} to {ends:{MOMENT_FORMAT}} UTC"
-            problem = (
-                f"the Capacity Block lasts from {window}, and a run must end 45 minutes before"
-                " its end"
-            )
-            advice = "ask for fewer hours, or extend or renew the block: docs/runbook-guard.md"
-            asked = f"asked: until {self.lease.deadline:{MOMENT_FORMAT}}"
-            raise self._refuse(f"{problem}; {asked}", advice, self.config.environment)
-
-    def require_launch_process(self) -> None:
-        """Refuse the start if somebody else keeps the Auto Scaling group from launching."""
-        suspended_groups = self.fleet.fence.suspended if self.fleet.fence else ()
-        with convert_call_errors(
-            "asking Auto Scaling", self.config.node_group_description, RETRY_ADVICE
-        ):
-            groups = read_scaling_groups(self.clients, self.fleet.scaling_groups)
-        for group in groups:
-            if LAUNCH_PROCESS in group.suspended_processes and group.name not in suspended_groups:
-                command = quote_command(
-                    "aws",
-                    "autoscaling",
-                    "resume-processes",
-                    "--auto-scaling-group-name",
-                    group.name,
-                    "--scaling-processes",
-                    LAUNCH_PROCESS,
-                    "--region",
-                    self.config.region,
-                )
-                problem = "its launches are suspended, and no stop of Tandem wrote that it did so"
-                raise self._refuse(
-                    problem, f"find out why, then: {command}", f"Auto Scaling group {group.name}"
-                )
-
-    def require_no_foreign_schedules(self) -> None:
-        """Refuse a start beside a schedule without a lease: it could end this run."""
-        schedule_group = self.config.schedule_group
-        with convert_call_errors(
-            "listing the schedules", f"schedule group {schedule_group}", RETRY_ADVICE
-        ):
-            foreign_schedules = list_foreign_schedules(self.clients, self.config, self.lease)
-            pointer = (
-                leases.read_pointer(self.clients, self.config)
-                if foreign_schedules
-                else LeasePointer()
-            )
-        if any(
-            schedule.name == f"{leases.STOP_PREFIX}{pointer.run}" for schedule in foreign_schedules
-        ):
-            raise self._refuse(f"run {pointer.run} has the fleet now", self.status_command)
-        for schedule in foreign_schedules:
-            command = quote_command(
-                "aws",
-                "scheduler",
-                "delete-schedule",
-                "--group-name",
-                schedule_group,
-                "--name",
-                schedule.name,
-                "--region",
-                self.config.region,
-            )
-            advice = f"if no other start is under way: {command}"
-            where = f"schedule {schedule_group}/{schedule.name}"
-            raise self._refuse(
-                f"no lease owns it, and it calls {schedule.target_arn}", advice, where
-            )
 
     # lease and stop
 
@@ -591,36 +449,6 @@ def _clear_suspended_groups(fence: Fence | None) -> Fence | None:
     return (
         replace(fence, suspended=()) if fence and fence.suspended and not fence.is_closed else None
     )
-
-
-def require_node_group(config: GuardConfig, fleet: FleetState, *, has_lease: bool) -> None:
-    """Check that the node group exists, is ours and settled, and without a lease at 0.
-
-    Raises:
-        InputError: the node group does not.
-    """
-    where = config.node_group_description
-    if not fleet.has_node_group:
-        raise InputError("not there", where=where, change="deploy the Fleet stack")
-    if not fleet.has_owner_tag:
-        problem = f"another's: without the tag {OWNER_TAG}={config.environment}"
-        raise InputError(
-            problem, where=where, change="it is left alone; give one of the two another name"
-        )
-    if not has_lease and (fleet.desired_size or fleet.instances):
-        instance_text = ", ".join(
-            f"{instance.id} ({instance.state})" for instance in fleet.instances
-        )
-        problem = (
-            f"already at {fleet.desired_size}, without a lease:"
-            f" {instance_text or 'no instance yet'}"
-        )
-        change = f"wait until they are gone, or {build_tandem_command('stop', config.environment)}"
-        raise InputError(problem, where=where, change=change)
-    if not fleet.is_stable:
-        raise InputError(
-            f"{fleet.status}: EKS takes no update", where=where, change="wait until it is ACTIVE"
-        )
 
 
 def build_stop_schedule(config: GuardConfig, lease: Lease) -> dict[str, Any]:
