@@ -24,12 +24,12 @@ if TYPE_CHECKING:  # it starts Node
     from cdk8s import Chart
 
 CATALOGUE = load_catalogue()
-ENVIRONMENTS = {name: found.record for name, found in workspace().environments.items()}
-EXPERIMENTS = {name: found.record for name, found in workspace().experiments.items()}
+ENVIRONMENTS = {name: item.record for name, item in workspace().environments.items()}
+EXPERIMENTS = {name: item.record for name, item in workspace().experiments.items()}
 HOSTED = [
-    (name, hosted)
+    (name, hosted_experiment)
     for name, environment in ENVIRONMENTS.items()
-    for hosted in environment.experiments
+    for hosted_experiment in environment.experiments
 ]
 # and those of tests/environments, whose manifests nobody commits
 DECLARED = {**ENVIRONMENTS, **read_environments()}
@@ -121,10 +121,10 @@ def runner(environment: str) -> list[dict[str, Any]]:
 @cache
 def everything(environment: str) -> list[dict[str, Any]]:
     """Every object in an environment's folder."""
-    hosted = [
+    hosted_bodies = [
         body for name in DECLARED[environment].experiments for body in objects(environment, name)
     ]
-    return [*hosted, *people(), *runner(environment), *controller(environment)]
+    return [*hosted_bodies, *people(), *runner(environment), *controller(environment)]
 
 
 def render_tree(environment: str) -> dict[Path, str]:
@@ -153,14 +153,16 @@ def container(bodies: list[dict[str, Any]], variant: str) -> dict[str, Any]:
 
 def server_of(pod: dict[str, Any]) -> dict[str, Any]:
     """The server in its pod, whatever runs beside it."""
-    (server,) = (each for each in pod["containers"] if each["name"] == SERVER)
+    (server,) = (item for item in pod["containers"] if item["name"] == SERVER)
     return server
 
 
 def key_reference(container: dict[str, Any]) -> dict[str, str]:
     """Where a container's artifact key comes from."""
-    (carried,) = (each for each in container["env"] if each["name"] == KEY_VARIABLE)
-    return carried["valueFrom"]["configMapKeyRef"]
+    (carried_values,) = (
+        variable for variable in container["env"] if variable["name"] == KEY_VARIABLE
+    )
+    return carried_values["valueFrom"]["configMapKeyRef"]
 
 
 def carried_key(environment: str, experiment: str, container: dict[str, Any]) -> dict[str, Any]:
@@ -176,7 +178,7 @@ def flag(arguments: list[str], name: str) -> str:
 
 
 def variant(experiment: Experiment, name: str) -> Variant:
-    return next(found for found in experiment.all_variants() if found.name == name)
+    return next(item for item in experiment.all_variants() if item.name == name)
 
 
 def node_program() -> str:

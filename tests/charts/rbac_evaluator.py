@@ -122,10 +122,10 @@ def list_rules(objects: list[Object], groups: set[str], namespace: str | None) -
             continue
         if not any(_name_subject(subject) in groups for subject in binding["subjects"]):
             continue
-        wanted = (binding["roleRef"]["kind"], binding["roleRef"]["name"])
+        wanted_values = (binding["roleRef"]["kind"], binding["roleRef"]["name"])
         for role in objects:
             space = here if role["kind"] == "Role" else None
-            if (role["kind"], role["metadata"]["name"]) == wanted and role["metadata"].get(
+            if (role["kind"], role["metadata"]["name"]) == wanted_values and role["metadata"].get(
                 "namespace"
             ) == space:
                 yield from role["rules"]

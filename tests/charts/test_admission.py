@@ -28,9 +28,10 @@ Spec = dict[str, Any]
 
 def pods(environment: str, experiment: str) -> list[tuple[Any, Spec]]:
     """Each variant with its pod."""
-    found = templates(stages(environment, experiment)["serve"])
+    result = templates(stages(environment, experiment)["serve"])
     return [
-        (variant, found[variant.name]["spec"]) for variant in EXPERIMENTS[experiment].all_variants()
+        (variant, result[variant.name]["spec"])
+        for variant in EXPERIMENTS[experiment].all_variants()
     ]
 
 
@@ -42,8 +43,8 @@ def copying(experiment: str) -> Experiment:
 
 
 def admit(spec: Spec) -> Spec:
-    (found,) = (each for each in spec["initContainers"] if each["name"] == "admit")
-    return found
+    (init_container,) = (item for item in spec["initContainers"] if item["name"] == "admit")
+    return init_container
 
 
 def mounts(container: Spec) -> dict[str, bool]:
@@ -63,15 +64,19 @@ def test_a_server_is_admitted_by_its_whole_key_and_its_models(
     spec = EXPERIMENTS[experiment]
     for variant, pod in pods(environment, experiment):
         key = compute_artifact_key(spec, variant, CATALOGUE)
-        loaded = [CATALOGUE.models[each].full_id() for each in (spec.target, variant.draft) if each]
-        stored = [
-            each["persistentVolumeClaim"] for each in pod["volumes"] if each["name"] == "stored"
+        loaded_model_ids = [
+            CATALOGUE.models[item].full_id() for item in (spec.target, variant.draft) if item
+        ]
+        stored_persistent_volume_claims = [
+            volume["persistentVolumeClaim"]
+            for volume in pod["volumes"]
+            if volume["name"] == "stored"
         ]
 
         assert admit(pod)["args"][0] == "admit"
         assert carried_key(environment, experiment, admit(pod)) == key.as_fields()
-        assert option(admit(pod), "--model") == loaded
-        assert stored == [
+        assert option(admit(pod), "--model") == loaded_model_ids
+        assert stored_persistent_volume_claims == [
             {
                 "claimName": names.artifact_volume_name(ENVIRONMENTS[environment], spec, key),
                 "readOnly": True,
@@ -87,7 +92,7 @@ def test_an_artifact_is_copied_read_only_and_with_its_disk_where_the_experiment_
     )["serve"]
     for template in templates(bodies).values():
         pod = template["spec"]
-        volumes = {each["name"]: each for each in pod["volumes"]}
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
         server = server_of(pod)
 
         assert "--copy" in admit(pod)["args"]

@@ -24,9 +24,9 @@ Peer = tuple[str, dict[str, str]]
 
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     expressions = selector.get("matchExpressions", [])
-    assert all(each["operator"] == "In" for each in expressions)
+    assert all(expression["operator"] == "In" for expression in expressions)
     return selector.get("matchLabels", {}).items() <= labels.items() and all(
-        labels.get(each["key"]) in each["values"] for each in expressions
+        labels.get(expression["key"]) in expression["values"] for expression in expressions
     )
 
 
@@ -44,11 +44,11 @@ def admitted(
     of the own namespace.
     """
     rules, side = {"Ingress": ("ingress", "from"), "Egress": ("egress", "to")}[direction]
-    bound = [each["spec"] for each in policies if selects(each["spec"]["podSelector"], pod)]
+    bound = [policy["spec"] for policy in policies if selects(policy["spec"]["podSelector"], pod)]
     bound = [spec for spec in bound if direction in spec["policyTypes"]]
     space = {"kubernetes.io/metadata.name": peer[0]}
     return not bound or any(
-        port in {(each["protocol"], each["port"]) for each in rule["ports"]}
+        port in {(item["protocol"], item["port"]) for item in rule["ports"]}
         and any(
             "ipBlock" not in source  # of addresses outside the cluster
             and (
@@ -68,8 +68,8 @@ def policies(**serving: Any) -> list[dict[str, Any]]:
     environment = ENVIRONMENTS["post-us-east-2"].model_copy(
         update={"serving": ServingAccess(**serving)}
     )
-    made = render_charts(build_charts(environment, EXPERIMENTS["post"], CATALOGUE))["base"]
-    return list(of_kind(made, "NetworkPolicy").values())
+    base = render_charts(build_charts(environment, EXPERIMENTS["post"], CATALOGUE))["base"]
+    return list(of_kind(base, "NetworkPolicy").values())
 
 
 HTTP = ("TCP", 8000)
@@ -97,13 +97,13 @@ def test_who_reaches_a_server(peer: Peer, port: tuple[str, int], *, expected: bo
 
 
 def test_an_allowed_namespace_reaches_a_server() -> None:
-    allowed = policies(allowed_namespaces=("shop", "chat"))
-    reached = [
+    allowed_policies = policies(allowed_namespaces=("shop", "chat"))
+    reached_names = [
         name
         for name in ("shop", "chat", "other")
-        if admitted(allowed, "Ingress", SERVER, (name, {}), HTTP)
+        if admitted(allowed_policies, "Ingress", SERVER, (name, {}), HTTP)
     ]
-    assert reached == ["shop", "chat"]
+    assert reached_names == ["shop", "chat"]
 
 
 @pytest.mark.parametrize(

@@ -77,22 +77,24 @@ def allocate(spec: dict[str, Any], free: list[Device]) -> list[Device] | None:
     resource.k8s.io/v1 DeviceConstraint.matchAttribute).
     """
     (request,) = spec["requests"]
-    wanted = request["exactly"]
-    selected = [
+    wanted_exactly = request["exactly"]
+    selected_devices = [
         device
         for device in free
-        if all(matches(each["cel"]["expression"], device) for each in wanted["selectors"])
+        if all(matches(item["cel"]["expression"], device) for item in wanted_exactly["selectors"])
     ]
-    pools = [selected]
+    pools = [selected_devices]
     for constraint in spec.get("constraints", []):
         domain, _, name = constraint["matchAttribute"].partition("/")
-        values = {device["attributes"].get(domain, {}).get(name) for device in selected} - {None}
+        values = {device["attributes"].get(domain, {}).get(name) for device in selected_devices} - {
+            None
+        }
         pools = [
-            [d for d in selected if d["attributes"].get(domain, {}).get(name) == value]
+            [d for d in selected_devices if d["attributes"].get(domain, {}).get(name) == value]
             for value in sorted(values)
         ]
     return next(
-        (list(pick) for pool in pools for pick in combinations(pool, wanted["count"])), None
+        (list(pick) for pool in pools for pick in combinations(pool, wanted_exactly["count"])), None
     )
 
 
@@ -110,15 +112,15 @@ def test_the_selector_admits_the_chips_of_the_environments_type_alone(
     environment: str, experiment: str
 ) -> None:
     own = ENVIRONMENTS[environment].capacity.instance_type
-    (other,) = {"trn2.48xlarge", "trn2.3xlarge"} - {own}
+    (result,) = {"trn2.48xlarge", "trn2.3xlarge"} - {own}
     node = slice_of(own)[0]
     node["attributes"]["neuron.aws.com"]["resourceType"] = "neuron_node"
 
-    admitted = [
+    admitted_matches = [
         matches(expression(environment, experiment), device)
-        for device in (*slice_of(own), *slice_of(other))
+        for device in (*slice_of(own), *slice_of(result))
     ]
-    assert admitted == [True] * len(slice_of(own)) + [False] * len(slice_of(other))
+    assert admitted_matches == [True] * len(slice_of(own)) + [False] * len(slice_of(result))
     assert not matches(expression(environment, experiment), node)
 
 
@@ -146,6 +148,6 @@ def test_another_spec_is_another_template_because_a_template_cannot_change(
     change: dict[str, Any],
 ) -> None:
     serving = EXPERIMENTS["post"].serving
-    other = ServingSettings.model_validate(serving.model_dump() | change)
-    assert template_name("trn2.48xlarge", other) != template_name("trn2.48xlarge", serving)
-    assert template_name("trn2u.48xlarge", other) != template_name("trn2.48xlarge", other)
+    record = ServingSettings.model_validate(serving.model_dump() | change)
+    assert template_name("trn2.48xlarge", record) != template_name("trn2.48xlarge", serving)
+    assert template_name("trn2u.48xlarge", record) != template_name("trn2.48xlarge", record)

@@ -49,9 +49,9 @@ def rights_by_rbac(environment: str, kind: ClusterKind) -> set[Right]:
         "all namespaces": None,
     }
     return {
-        (place, *asked)
+        (place, *asked_item)
         for place, (verb, group, resource) in itertools.product(PLACES, EVERYTHING)
-        for asked in [(verb, group, resource)]
+        for asked_item in [(verb, group, resource)]
         if allows(
             everything(environment),
             {kubernetes_group(kind), "system:authenticated"},
@@ -74,8 +74,8 @@ def test_people_change_nothing(environment: str, kind: ClusterKind) -> None:
 
 @pytest.mark.parametrize("kind", CLUSTER_KINDS)
 def test_what_the_page_denies_is_not_allowed_on_it_too(kind: ClusterKind) -> None:
-    allowed = {right[1:] for right in rights_on_the_page(kind)}
-    denied = {
+    allowed_rights = {right[1:] for right in rights_on_the_page(kind)}
+    denied_values = {
         (verb, group if group != "core" else "", resource)
         for verbs, group, resources, where, *_ in page_rows()
         if where == "nowhere"
@@ -83,7 +83,7 @@ def test_what_the_page_denies_is_not_allowed_on_it_too(kind: ClusterKind) -> Non
         for resource in re.findall(r"`(.+?)`", resources)
     }
 
-    assert denied & allowed == set()
+    assert denied_values & allowed_rights == set()
 
 
 # what kubectl asks for its commands, after the way to the object; `label` patches it
@@ -119,7 +119,7 @@ def test_a_run_by_hand_takes_an_admin(kind: ClusterKind, may: set[str]) -> None:
         r" [\w-]+|exec|logs|cp|rollout)",
         page,
     )
-    allowed = {
+    allowed_commands = {
         command
         for command in commands
         if all(
@@ -132,7 +132,7 @@ def test_a_run_by_hand_takes_an_admin(kind: ClusterKind, may: set[str]) -> None:
         )
     }
 
-    assert (allowed, set(commands)) == (may, {*ASKED_BY_KUBECTL})
+    assert (allowed_commands, set(commands)) == (may, {*ASKED_BY_KUBECTL})
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -140,5 +140,9 @@ def test_no_rule_holds_a_wildcard(environment: str) -> None:
     roles = [body for body in everything(environment) if body["kind"] in {"Role", "ClusterRole"}]
     assert roles != []
     assert "*" not in {
-        text for role in roles for one in role["rules"] for texts in one.values() for text in texts
+        text
+        for role in roles
+        for rule in role["rules"]
+        for texts in rule.values()
+        for text in texts
     }

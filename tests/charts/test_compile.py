@@ -40,7 +40,7 @@ def pod_of(body: Spec) -> Spec:
 
 
 def steps(spec: Spec) -> dict[str, Spec]:
-    return {each["name"]: each for each in (*spec["initContainers"], *spec["containers"])}
+    return {item["name"]: item for item in (*spec["initContainers"], *spec["containers"])}
 
 
 def jobs(environment: str, experiment: str) -> Iterator[tuple[Spec, Spec, str]]:
@@ -50,7 +50,7 @@ def jobs(environment: str, experiment: str) -> Iterator[tuple[Spec, Spec, str]]:
 
 
 def variables(found: Spec) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in found["env"] if "value" in each}
+    return {variable["name"]: variable["value"] for variable in found["env"] if "value" in variable}
 
 
 def with_settings(experiment: str, **settings: Any) -> Experiment:
@@ -58,20 +58,20 @@ def with_settings(experiment: str, **settings: Any) -> Experiment:
 
 
 def made(spec: Experiment) -> list[Spec]:
-    return [
-        pod_of(found) for found in render_charts(build_charts(HOME, spec, CATALOGUE))["compile"]
-    ]
+    return [pod_of(item) for item in render_charts(build_charts(HOME, spec, CATALOGUE))["compile"]]
 
 
 @each_experiment
 def test_there_is_one_compile_for_each_artifact(environment: str, experiment: str) -> None:
     spec = EXPERIMENTS[experiment]
-    wanted = {compute_artifact_key(spec, each, CATALOGUE).name for each in spec.all_variants()}
-    found = [
-        each["metadata"]["annotations"]["tandem/artifact"]
-        for each in stages(environment, experiment)["compile"]
+    wanted_names = {
+        compute_artifact_key(spec, item, CATALOGUE).name for item in spec.all_variants()
+    }
+    result = [
+        item["metadata"]["annotations"]["tandem/artifact"]
+        for item in stages(environment, experiment)["compile"]
     ]
-    assert sorted(found) == sorted(wanted)
+    assert sorted(result) == sorted(wanted_names)
 
 
 def test_variants_that_share_an_artifact_share_its_compile() -> None:
@@ -79,9 +79,9 @@ def test_variants_that_share_an_artifact_share_its_compile() -> None:
     control = post.variants[0].model_copy(update={"name": "control"})
     twins = post.model_copy(update={"variants": (*post.variants, control)})
 
-    found = render_charts(build_charts(HOME, twins, CATALOGUE))
+    charts = render_charts(build_charts(HOME, twins, CATALOGUE))
 
-    assert [job["metadata"]["annotations"]["tandem/variants"] for job in found["compile"]] == [
+    assert [job["metadata"]["annotations"]["tandem/variants"] for job in charts["compile"]] == [
         "qwen-vllm,control",
         "qwen-sd-vllm",
     ]
@@ -89,18 +89,22 @@ def test_variants_that_share_an_artifact_share_its_compile() -> None:
 
 @each_experiment
 def test_the_driver_runs_what_the_runtime_is_spelt_for(environment: str, experiment: str) -> None:
-    declared = EXPERIMENTS[experiment]
+    declared_experiment = EXPERIMENTS[experiment]
     for _, spec, first in jobs(environment, experiment):
-        how = build_compile_command(declared, variant(declared, first), CATALOGUE)
-        found = steps(spec)["compile"]
-        at = found["args"].index("--")
-        before = found["args"][:at]
+        how = build_compile_command(
+            declared_experiment, variant(declared_experiment, first), CATALOGUE
+        )
+        result = steps(spec)["compile"]
+        at = result["args"].index("--")
+        before = result["args"][:at]
 
-        assert found["command"] == ["python", "/work/driver.pyz"]
-        assert tuple(found["args"][at + 1 :]) == how.command + how.arguments
-        assert variables(found) == how.environment
+        assert result["command"] == ["python", "/work/driver.pyz"]
+        assert tuple(result["args"][at + 1 :]) == how.command + how.arguments
+        assert variables(result) == how.environment
         assert json.loads(variables(steps(spec)["upload"])["TANDEM_UNPROVEN"]) == list(how.unproven)
-        health = {"native": "http://127.0.0.1:8000/health", "nxdi-v0": None}[declared.runtime]
+        health = {"native": "http://127.0.0.1:8000/health", "nxdi-v0": None}[
+            declared_experiment.runtime
+        ]
         assert (flag(before, "--until-healthy") if "--until-healthy" in before else None) == health
 
 
@@ -135,20 +139,20 @@ def test_a_compile_has_the_key_the_devices_and_the_paths_of_its_server(
 ) -> None:
     serve = stages(environment, experiment)["serve"]
     for _, spec, first in jobs(environment, experiment):
-        found = steps(spec)
+        result = steps(spec)
         server = templates(serve)[first]["spec"]
         keys = [
-            key_reference(each)
-            for each in (found["fetch"], found["upload"], *server["initContainers"])
+            key_reference(item)
+            for item in (result["fetch"], result["upload"], *server["initContainers"])
         ]
         mine, theirs = (
-            {mount["mountPath"] for mount in each["volumeMounts"]}
-            for each in (found["compile"], container(serve, first))
+            {mount["mountPath"] for mount in item["volumeMounts"]}
+            for item in (result["compile"], container(serve, first))
         )
 
         assert keys == [keys[0]] * 3
         assert spec["resourceClaims"] == server["resourceClaims"]
-        assert [name for name, each in found.items() if "claims" in each["resources"]] == [
+        assert [name for name, item in result.items() if "claims" in item["resources"]] == [
             "compile"
         ]
         assert {names.MODELS_MOUNT, names.ARTIFACT_MOUNT} <= mine & theirs
@@ -157,29 +161,36 @@ def test_a_compile_has_the_key_the_devices_and_the_paths_of_its_server(
 @each_experiment
 def test_the_disk_asked_for_is_what_the_volumes_may_hold(environment: str, experiment: str) -> None:
     for _, spec, _ in jobs(environment, experiment):
-        asked = steps(spec)["compile"]["resources"]["requests"]["ephemeral-storage"]
-        held = [
+        asked_ephemeral_storage = steps(spec)["compile"]["resources"]["requests"][
+            "ephemeral-storage"
+        ]
+        held_size_limits = [
             v["emptyDir"]["sizeLimit"] for v in spec["volumes"] if "medium" not in v["emptyDir"]
         ]
-        assert int(asked.removesuffix("Gi")) == sum(int(each.removesuffix("Gi")) for each in held)
+        assert int(asked_ephemeral_storage.removesuffix("Gi")) == sum(
+            int(item.removesuffix("Gi")) for item in held_size_limits
+        )
 
 
 def test_a_compile_takes_what_a_server_takes_unless_told_otherwise() -> None:
-    (plain, _), (told, _) = (
+    (plain, _), (result, _) = (
         made(EXPERIMENTS["post"]),
         made(with_settings("post", cpu=180, memory_gib=700)),
     )
-    asked = [steps(spec)["compile"]["resources"]["requests"] for spec in (plain, told)]
-    assert [(each["cpu"], each["memory"]) for each in asked] == [("90", "256Gi"), ("180", "700Gi")]
+    asked_requests = [steps(spec)["compile"]["resources"]["requests"] for spec in (plain, result)]
+    assert [(item["cpu"], item["memory"]) for item in asked_requests] == [
+        ("90", "256Gi"),
+        ("180", "700Gi"),
+    ]
 
 
 def test_without_devices_nothing_is_claimed_and_the_artifact_says_so() -> None:
     spec, _ = made(with_settings("post", where="cpu"))
-    found = steps(spec)
+    result = steps(spec)
 
     assert "resourceClaims" not in spec
-    assert "claims" not in found["compile"]["resources"]
+    assert "claims" not in result["compile"]["resources"]
     assert spec["nodeSelector"] == {"compile.tandem/experiment": "post"}
-    assert variables(found["compile"])["NEURON_PLATFORM_TARGET_OVERRIDE"] == "trn2"
-    assert flag(found["compile"]["args"], "--where") == "cpu"
-    assert "without devices" in variables(found["upload"])["TANDEM_UNPROVEN"]
+    assert variables(result["compile"])["NEURON_PLATFORM_TARGET_OVERRIDE"] == "trn2"
+    assert flag(result["compile"]["args"], "--where") == "cpu"
+    assert "without devices" in variables(result["upload"])["TANDEM_UNPROVEN"]

@@ -41,11 +41,11 @@ def told(environment: Environment) -> list[dict[str, Any]]:
 def applications() -> list[dict[str, Any]]:
     """Every Application of the Argo CD environment, those of the set filled in."""
     bodies = controller("native-us-east-2")
-    (found,) = of_kind(bodies, "ApplicationSet").values()
-    (generator,) = found["spec"]["generators"]
-    template = found["spec"]["template"]["spec"]
-    written = [body["spec"] for body in of_kind(bodies, "Application").values()]
-    return written + [filled(template, element) for element in generator["list"]["elements"]]
+    (result,) = of_kind(bodies, "ApplicationSet").values()
+    (generator,) = result["spec"]["generators"]
+    template = result["spec"]["template"]["spec"]
+    written_specs = [body["spec"] for body in of_kind(bodies, "Application").values()]
+    return written_specs + [filled(template, element) for element in generator["list"]["elements"]]
 
 
 def filled(value: Any, element: dict[str, str]) -> Any:
@@ -59,9 +59,13 @@ def filled(value: Any, element: dict[str, str]) -> Any:
 
 
 def synced_folders(environment: str) -> list[str]:
-    found = of_kind(controller(environment), "Kustomization").values()
-    own = [each["source"]["path"] for each in applications()] if environment == ARGOCD.name else []
-    return own + [body["spec"]["path"].removeprefix("./") for body in found]
+    result = of_kind(controller(environment), "Kustomization").values()
+    own = (
+        [application["source"]["path"] for application in applications()]
+        if environment == ARGOCD.name
+        else []
+    )
+    return own + [body["spec"]["path"].removeprefix("./") for body in result]
 
 
 def test_nothing_is_told_to_a_controller_where_the_cdk_delivers() -> None:
@@ -82,15 +86,15 @@ def test_every_synced_folder_has_a_kustomization_in_the_tree(environment: str) -
 
 
 def test_every_application_follows_the_declared_revision_or_a_pinned_chart() -> None:
-    revisions = {each["source"]["targetRevision"] for each in applications()}
+    revisions = {application["source"]["targetRevision"] for application in applications()}
     assert revisions == {ARGOCD.delivery.revision, CATALOGUE.dra_chart.version.value}
 
 
 def test_every_application_goes_where_its_project_admits() -> None:
     projects = of_kind(controller("native-us-east-2"), "AppProject")
     assert all(
-        each["destination"] in projects[each["project"]]["spec"]["destinations"]
-        for each in applications()
+        application["destination"] in projects[application["project"]]["spec"]["destinations"]
+        for application in applications()
     )
 
 
@@ -110,25 +114,25 @@ OF_EXPERIMENTS = [
 )
 def test_a_project_admits_exactly_what_is_rendered(name: str, bodies: list[dict[str, Any]]) -> None:
     project = of_kind(controller("native-us-east-2"), "AppProject")[name]["spec"]
-    rendered = {
+    rendered_values = {
         (body["apiVersion"].rpartition("/")[0], body["kind"], "namespace" in body["metadata"])
         for body in bodies
     }
-    admitted = {
-        (each["group"], each["kind"], False) for each in project["clusterResourceWhitelist"]
+    admitted_values = {
+        (entry["group"], entry["kind"], False) for entry in project["clusterResourceWhitelist"]
     }
     if project.get("namespaceResourceBlacklist") != [{"group": "*", "kind": "*"}]:
-        admitted |= {
-            (each["group"], each["kind"], True) for each in project["namespaceResourceWhitelist"]
+        admitted_values |= {
+            (entry["group"], entry["kind"], True) for entry in project["namespaceResourceWhitelist"]
         }
 
-    assert admitted == rendered
+    assert admitted_values == rendered_values
     spaces = {
         body["metadata"].get("namespace", body["metadata"]["name"])
         for body in bodies
         if body["kind"] in SPACED
     }
-    assert spaces <= {each["namespace"] for each in project["destinations"]}
+    assert spaces <= {destination["namespace"] for destination in project["destinations"]}
 
 
 SPACED = {"Namespace", "Role", "Deployment", "CronJob", "ConfigMap"}
@@ -198,8 +202,10 @@ def test_a_mirror_moves_the_driver_chart_and_every_image_of_it() -> None:
 def test_a_mirror_for_an_image_that_no_value_moves_is_refused() -> None:
     figure = CATALOGUE.dra_chart.images
     images = tuple(image.model_copy(update={"repository_value": None}) for image in figure.value)
-    fixed = figure.model_copy(update={"value": images})
-    known = replace(CATALOGUE, dra_chart=CATALOGUE.dra_chart.model_copy(update={"images": fixed}))
+    fixed_figure = figure.model_copy(update={"value": images})
+    known_copy = replace(
+        CATALOGUE, dra_chart=CATALOGUE.dra_chart.model_copy(update={"images": fixed_figure})
+    )
 
     with pytest.raises(ValueError, match="no value that moves"):
-        build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), known)
+        build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), known_copy)

@@ -39,10 +39,10 @@ def test_no_schedule_starts_it(body: Object) -> None:
 @each_job
 def test_every_mount_of_a_job_has_its_volume_of_local_disk(body: Object) -> None:
     volumes = job(body)["template"]["spec"]["volumes"]
-    mounted = {
+    mounted_names = {
         mount["name"] for container in containers(body) for mount in container["volumeMounts"]
     }
-    assert mounted == {volume["name"] for volume in volumes}
+    assert mounted_names == {volume["name"] for volume in volumes}
     assert all(
         set(volume) == {"name", "emptyDir"} and volume["emptyDir"]["sizeLimit"]
         for volume in volumes
@@ -52,9 +52,11 @@ def test_every_mount_of_a_job_has_its_volume_of_local_disk(body: Object) -> None
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_there_is_a_staging_for_each_model(environment: str, experiment: str) -> None:
     spec = EXPERIMENTS[experiment]
-    found = stages(environment, experiment)["stage"]
+    stage = stages(environment, experiment)["stage"]
 
-    wanted = {spec.target} | {variant.draft for variant in spec.all_variants() if variant.draft}
-    assert {body["metadata"]["annotations"]["tandem/model"] for body in found} == {
-        CATALOGUE.models[model].full_id() for model in wanted
+    wanted_value = {spec.target} | {
+        variant.draft for variant in spec.all_variants() if variant.draft
+    }
+    assert {body["metadata"]["annotations"]["tandem/model"] for body in stage} == {
+        CATALOGUE.models[model].full_id() for model in wanted_value
     }

@@ -23,18 +23,18 @@ WITH = [
 
 def template(environment: str = "post-us-east-2", experiment: str = "post") -> Spec:
     (body,) = stages(environment, experiment)["llmperf"]
-    found: Spec = body["spec"]["jobTemplate"]["spec"]["template"]
-    return found
+    result: Spec = body["spec"]["jobTemplate"]["spec"]["template"]
+    return result
 
 
 def measure(environment: str = "post-us-east-2", experiment: str = "post") -> Spec:
-    (found,) = template(environment, experiment)["spec"]["initContainers"]
-    return found
+    (init_container,) = template(environment, experiment)["spec"]["initContainers"]
+    return init_container
 
 
 def keep(environment: str = "post-us-east-2", experiment: str = "post") -> Spec:
-    (found,) = template(environment, experiment)["spec"]["containers"]
-    return found
+    (container,) = template(environment, experiment)["spec"]["containers"]
+    return container
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
@@ -49,23 +49,23 @@ def test_it_is_there_where_a_pair_is_measured_by_the_posts_suite(
 @pytest.mark.parametrize(("environment", "experiment"), WITH)
 def test_it_drives_both_services_of_its_namespace(environment: str, experiment: str) -> None:
     arguments = measure(environment, experiment)["args"]
-    told = [arguments[at + 1] for at, word in enumerate(arguments) if word == "--server"]
+    result = [arguments[at + 1] for at, word in enumerate(arguments) if word == "--server"]
     services = of_kind(objects(environment, experiment), "Service")
 
-    assert told == [f"{name}=http://{name}:8000" for name in services]
-    assert len(told) == 2
+    assert result == [f"{name}=http://{name}:8000" for name in services]
+    assert len(result) == 2
 
 
 def test_its_load_is_the_posts() -> None:
     options = _build_parser().parse_args(measure()["args"])
-    said = (
+    result = (
         options.input_tokens,
         options.output_tokens,
         options.temperature,
         options.concurrency,
         options.requests,
     )
-    assert said == (64, 600, 0.0, 4, 8)
+    assert result == (64, 600, 0.0, 4, 8)
 
 
 def test_what_is_measured_is_what_is_kept() -> None:

@@ -32,9 +32,9 @@ def test_every_experiment_has_both_under_the_names_that_the_runner_knows(
     environment: str, experiment: str
 ) -> None:
     expected = {MEASURE_JOB: ["measure"], JUDGE_JOB: ["judge"]}
-    made = templates(environment, experiment)
+    result = templates(environment, experiment)
     assert {
-        name: template["spec"]["containers"][0]["args"] for name, template in made.items()
+        name: template["spec"]["containers"][0]["args"] for name, template in result.items()
     } == expected
 
 
@@ -49,12 +49,12 @@ def test_a_round_reaches_the_servers_of_its_own_namespace() -> None:
 
 @each_experiment
 def test_a_jobs_name_is_no_longer_than_a_label(environment: str, experiment: str) -> None:
-    made = [
+    result = [
         name
         for bodies in stages(environment, experiment).values()
         for name in of_kind(bodies, "CronJob")
     ]
-    assert max(len(name_job("r" * 40, name, 999)) for name in made) <= 63
+    assert max(len(name_job("r" * 40, name, 999)) for name in result) <= 63
 
 
 def test_two_rounds_fit_into_the_step_that_tries_them() -> None:

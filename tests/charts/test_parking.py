@@ -36,8 +36,8 @@ def fits(pod: Pod, node: Node) -> bool:
     Source: kubernetes.io docs/concepts/scheduling-eviction, assign-pod-node and
     taint-and-toleration.
     """
-    selected = pod.get("nodeSelector", {}).items() <= node.labels.items()
-    return selected and all(
+    selected_value = pod.get("nodeSelector", {}).items() <= node.labels.items()
+    return selected_value and all(
         tolerated(pod, taint) for taint in node.taints if taint["effect"] != "PreferNoSchedule"
     )
 
@@ -53,8 +53,8 @@ def tolerated(pod: Pod, taint: dict[str, str]) -> bool:
 
 def raised(environment: str, experiment: str, *variants: str) -> Node:
     """An accelerator node that was raised for these variants of one experiment."""
-    found = {each.name: each for each in EXPERIMENTS[experiment].all_variants()}
-    own = {names.raise_label(found[name]): experiment for name in variants}
+    result = {item.name: item for item in EXPERIMENTS[experiment].all_variants()}
+    own = {names.raise_label(result[name]): experiment for name in variants}
     kind = {"node.kubernetes.io/instance-type": ENVIRONMENTS[environment].capacity.instance_type}
     return Node(labels=kind | own, taints=[TAINT])
 
@@ -70,10 +70,10 @@ def pods(environment: str) -> dict[tuple[str, str], Pod]:
 
 def compiles(environment: str, experiment: str) -> dict[str, Pod]:
     """Every compile job's pod of one experiment."""
-    found = of_kind(stages(environment, experiment)["compile"], "CronJob")
+    bodies = of_kind(stages(environment, experiment)["compile"], "CronJob")
     return {
         name: body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-        for name, body in found.items()
+        for name, body in bodies.items()
     }
 
 
@@ -119,9 +119,9 @@ def test_no_server_and_no_other_experiments_job_takes_that_node(
     node = raised_to_compile(environment, experiment)
     others = [
         pod
-        for other in ENVIRONMENTS[environment].experiments
-        if other != experiment
-        for pod in compiles(environment, other).values()
+        for item in ENVIRONMENTS[environment].experiments
+        if item != experiment
+        for pod in compiles(environment, item).values()
     ]
 
     assert not any(fits(pod, node) for pod in (*others, *pods(environment).values()))

@@ -51,33 +51,33 @@ def baseline(pod: Spec) -> list[str]:
     Source: kubernetes.io docs/concepts/security/pod-security-standards, Baseline; sysctls, SELinux,
     AppArmor, /proc and Windows are told by no pod of ours and refused wherever one would appear.
     """
-    found = [key for key in ("hostNetwork", "hostPID", "hostIPC") if pod.get(key)]
-    found += [f"hostPath {volume['name']}" for volume in pod["volumes"] if "hostPath" in volume]
-    found += [
+    result = [key for key in ("hostNetwork", "hostPID", "hostIPC") if pod.get(key)]
+    result += [f"hostPath {volume['name']}" for volume in pod["volumes"] if "hostPath" in volume]
+    result += [
         key
         for key in pod.get("securityContext", {})
         if key not in {"seccompProfile", "runAsNonRoot"}
     ]
-    for each in containers(pod):
-        context = each["securityContext"]
-        found += [
-            f"{each['name']} {key}"
+    for item in containers(pod):
+        context = item["securityContext"]
+        result += [
+            f"{item['name']} {key}"
             for key in ("privileged", "procMount", "seLinuxOptions")
             if key in context
         ]
-        found += [
-            f"{each['name']} adds {name}" for name in context.get("capabilities", {}).get("add", [])
+        result += [
+            f"{item['name']} adds {name}" for name in context.get("capabilities", {}).get("add", [])
         ]
-        found += [
-            f"{each['name']} hostPort" for port in each.get("ports", []) if "hostPort" in port
+        result += [
+            f"{item['name']} hostPort" for port in item.get("ports", []) if "hostPort" in port
         ]
-    return found
+    return result
 
 
 def restricted(pod: Spec, container: Spec) -> list[str]:
     """What the restricted level refuses of one container, beyond the baseline (same source,
     Restricted)."""
-    allowed = {
+    allowed_values = {
         "configMap",
         "csi",
         "downwardAPI",
@@ -87,20 +87,24 @@ def restricted(pod: Spec, container: Spec) -> list[str]:
         "projected",
         "secret",
     }
-    mounted = {mount["name"] for mount in container["volumeMounts"]}
-    whole = pod.get("securityContext", {})
+    mounted_names = {mount["name"] for mount in container["volumeMounts"]}
+    security_context = pod.get("securityContext", {})
     own = container["securityContext"]
-    found = [v["name"] for v in pod["volumes"] if v["name"] in mounted and not allowed & set(v)]
-    found += ["escalation"] if own.get("allowPrivilegeEscalation") is not False else []
-    found += (
+    result = [
+        v["name"]
+        for v in pod["volumes"]
+        if v["name"] in mounted_names and not allowed_values & set(v)
+    ]
+    result += ["escalation"] if own.get("allowPrivilegeEscalation") is not False else []
+    result += (
         ["runs as root"]
-        if (own | whole).get("runAsNonRoot") is not True or own.get("runAsUser") == 0
+        if (own | security_context).get("runAsNonRoot") is not True or own.get("runAsUser") == 0
         else []
     )
-    profile = own.get("seccompProfile", whole.get("seccompProfile", {})).get("type")
-    found += ["seccomp"] if profile not in {"RuntimeDefault", "Localhost"} else []
-    found += ["capabilities"] if own.get("capabilities", {}).get("drop") != ["ALL"] else []
-    return found
+    profile = own.get("seccompProfile", security_context.get("seccompProfile", {})).get("type")
+    result += ["seccomp"] if profile not in {"RuntimeDefault", "Localhost"} else []
+    result += ["capabilities"] if own.get("capabilities", {}).get("drop") != ["ALL"] else []
+    return result
 
 
 def ours(environment: str) -> set[str]:
@@ -113,11 +117,11 @@ PODS = [
     for name, spec in pods(environment, experiment)
 ]
 OURS = [
-    pytest.param(spec, each, id=f"{experiment}-{name}-{each['name']}")
+    pytest.param(spec, item, id=f"{experiment}-{name}-{item['name']}")
     for environment, experiment in HOSTED
     for name, spec in pods(environment, experiment)
-    for each in containers(spec)
-    if each["image"] in ours(environment)
+    for item in containers(spec)
+    if item["image"] in ours(environment)
 ]
 BARE = [pytest.param(param.values[1], id=param.id) for param in PODS]
 
@@ -145,8 +149,8 @@ def served_with(capabilities: Any) -> list[Spec]:
     environment = ENVIRONMENTS["post-us-east-2"].model_copy(
         update={"serving": ServingAccess(capabilities=capabilities)}
     )
-    made = render_charts(build_charts(environment, EXPERIMENTS["post"], CATALOGUE))
-    return [body for bodies in made.values() for body in bodies]
+    charts = render_charts(build_charts(environment, EXPERIMENTS["post"], CATALOGUE))
+    return [body for bodies in charts.values() for body in bodies]
 
 
 @pytest.mark.parametrize(
@@ -161,10 +165,10 @@ def test_servers_and_compilers_get_the_declared_capabilities(
     capabilities: str, expected: Spec
 ) -> None:
     contexts = [
-        each["securityContext"]
+        item["securityContext"]
         for _, spec in pods_of(served_with(capabilities))
-        for each in containers(spec)
-        if each["image"] not in ours("post-us-east-2")
+        for item in containers(spec)
+        if item["image"] not in ours("post-us-east-2")
     ]
 
     assert len(contexts) >= 4
@@ -176,10 +180,10 @@ def test_servers_and_compilers_get_the_declared_capabilities(
     [("none", "baseline"), ("runtime-default", "baseline"), ("neuron", "privileged")],
 )
 def test_a_namespace_admits_no_more_than_its_pods_need(capabilities: str, level: str) -> None:
-    made = served_with(capabilities)
-    (namespace,) = of_kind(made, "Namespace").values()
+    result = served_with(capabilities)
+    (namespace,) = of_kind(result, "Namespace").values()
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == level
-    assert (level == "privileged") is any(baseline(spec) for _, spec in pods_of(made))
+    assert (level == "privileged") is any(baseline(spec) for _, spec in pods_of(result))
 
 
 def spoil(where: str, **update: Any) -> Spec:

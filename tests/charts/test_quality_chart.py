@@ -28,22 +28,22 @@ ASKED = EXPERIMENTS["post"].model_copy(update={"quality": TASKS})
 def job() -> Spec:
     """The template of the Job's pod."""
     (body,) = render_charts(build_charts(HOME, ASKED, CATALOGUE))["quality"]
-    found: Spec = body["spec"]["jobTemplate"]["spec"]["template"]
-    return found
+    template: Spec = body["spec"]["jobTemplate"]["spec"]["template"]
+    return template
 
 
 @pytest.fixture
 def ask(job: Spec) -> Spec:
     """The container that asks."""
-    found: Spec = job["spec"]["initContainers"][1]
-    return found
+    init_containers: Spec = job["spec"]["initContainers"][1]
+    return init_containers
 
 
 @pytest.fixture
 def keep(job: Spec) -> Spec:
     """The container that stores."""
-    found: Spec = job["spec"]["containers"][0]
-    return found
+    containers: Spec = job["spec"]["containers"][0]
+    return containers
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
@@ -63,12 +63,12 @@ def test_sets_are_asked_where_they_are_fetched(job: Spec, ask: Spec) -> None:
 
 
 def test_every_task_is_asked_as_declared(ask: Spec) -> None:
-    asked = [
+    asked_tasks = [
         msgspec.json.decode(ask["args"][at + 1], type=AskedTask)
         for at, word in enumerate(ask["args"])
         if word == "--task"
     ]
-    assert [(task.name, task.sha256, task.items, task.chance) for task in asked] == [
+    assert [(task.name, task.sha256, task.items, task.chance) for task in asked_tasks] == [
         ("sums", None, 400, 0.0),
         ("letters", SHA256, 400, 0.25),
     ]

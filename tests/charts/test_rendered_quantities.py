@@ -53,13 +53,15 @@ def list_quantities(value: Any, schema: Object, path: str = "") -> Iterator[tupl
     if name == QUANTITY:
         yield path, value
         return
-    whole = definitions()[name] if name else schema
+    result = definitions()[name] if name else schema
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from list_quantities(item, whole.get("items", {}), f"{path}/{index}")
+            yield from list_quantities(item, result.get("items", {}), f"{path}/{index}")
     elif isinstance(value, dict):
         for key, item in value.items():
-            field = whole.get("properties", {}).get(key) or whole.get("additionalProperties") or {}
+            field = (
+                result.get("properties", {}).get(key) or result.get("additionalProperties") or {}
+            )
             yield from list_quantities(
                 item, field if isinstance(field, dict) else {}, f"{path}/{key}"
             )

@@ -66,13 +66,13 @@ def allowed(
 
 
 def deployment(environment: str = HOME.name) -> Object:
-    (found,) = of_kind(runner(environment), "Deployment").values()
-    return found
+    (result,) = of_kind(runner(environment), "Deployment").values()
+    return result
 
 
 def pod(environment: str = HOME.name) -> Object:
-    found: Object = deployment(environment)["spec"]["template"]["spec"]
-    return found
+    result: Object = deployment(environment)["spec"]["template"]["spec"]
+    return result
 
 
 @each_environment
@@ -110,7 +110,7 @@ def test_nobody_but_an_admin_uses_its_account(kind: Any) -> None:
 
 def mount_specs(environment: str, folder: Path) -> Path:
     """Write what the kubelet shows at the mount of the ConfigMap."""
-    (volume,) = [each["configMap"] for each in pod(environment)["volumes"] if "configMap" in each]
+    (volume,) = [row["configMap"] for row in pod(environment)["volumes"] if "configMap" in row]
     (config_map,) = [body for body in runner(environment) if body["kind"] == "ConfigMap"]
     assert volume["name"] == config_map["metadata"]["name"]
     assert all(re.fullmatch(r"[-._a-zA-Z0-9]+", key) for key in config_map["data"])
@@ -138,9 +138,9 @@ def test_it_reads_the_specs_that_were_rendered(environment: str, tmp_path: Path)
 def annotations(environment: Environment) -> dict[str, str]:
     charts = render_charts(build_runner_charts(environment, experiments(environment)))
     bodies = [body for objects in charts.values() for body in objects]
-    (found,) = of_kind(bodies, "Deployment").values()
-    made: dict[str, str] = found["spec"]["template"]["metadata"]["annotations"]
-    return made
+    (value,) = of_kind(bodies, "Deployment").values()
+    result: dict[str, str] = value["spec"]["template"]["metadata"]["annotations"]
+    return result
 
 
 def test_other_specs_are_another_pod() -> None:

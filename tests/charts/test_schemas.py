@@ -26,8 +26,10 @@ def gitops_errors(bodies: list[dict[str, Any]]) -> list[list[str]]:
 
 @pytest.mark.parametrize("environment", DECLARED)
 def test_core_objects_pass_the_strict_schemas_of_their_minor(environment: str) -> None:
-    hosted = DECLARED[environment].experiments
-    bodies = [body for experiment in hosted for body in objects(environment, experiment)]
+    hosted_experiments = DECLARED[environment].experiments
+    bodies = [
+        body for experiment in hosted_experiments for body in objects(environment, experiment)
+    ]
     for body in [*bodies, *people(), *runner(environment)]:
         kubernetes_validate.validate(body, DECLARED[environment].cluster.kubernetes, strict=True)
 

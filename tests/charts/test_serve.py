@@ -65,7 +65,7 @@ def test_a_deployment_and_its_service_find_their_own_pods_alone(
     }
 
     for selector in (service["selector"], own["selector"]["matchLabels"]):
-        assert [name for name, found in labels.items() if selector.items() <= found] == [variant]
+        assert [name for name, label in labels.items() if selector.items() <= label] == [variant]
     assert (service["type"], [port["port"] for port in service["ports"]]) == ("ClusterIP", [8000])
 
 
@@ -73,13 +73,15 @@ def test_a_deployment_and_its_service_find_their_own_pods_alone(
 def test_with_a_mirror_no_image_has_another_host_and_no_artifact_moves(
     environment: str, experiment: str
 ) -> None:
-    mirrored = ENVIRONMENTS[environment].model_copy(update={"registry_mirrors": MIRRORS})
-    made = render_charts(build_charts(mirrored, EXPERIMENTS[experiment], CATALOGUE))
+    mirrored_environment = ENVIRONMENTS[environment].model_copy(
+        update={"registry_mirrors": MIRRORS}
+    )
+    charts = render_charts(build_charts(mirrored_environment, EXPERIMENTS[experiment], CATALOGUE))
 
-    ours = {image.reference(mirrored) for image in PROJECT_IMAGES}
-    images = set(re.findall(r'"image": "([^"]+)"', json.dumps(made))) - ours
+    ours = {image.reference(mirrored_environment) for image in PROJECT_IMAGES}
+    images = set(re.findall(r'"image": "([^"]+)"', json.dumps(charts))) - ours
     assert [image for image in images if not image.startswith(f"{MIRROR}/neuron/")] == []
-    assert made["storage"] == stages(environment, experiment)["storage"]
+    assert charts["storage"] == stages(environment, experiment)["storage"]
     assert "vpc.amazonaws.com/efa" not in json.dumps(objects(environment, experiment))
 
 
@@ -90,8 +92,8 @@ def test_every_mount_has_its_volume_and_memory_is_bounded(
     spec = pod(environment, experiment, variant)
     mounts = {
         mount["name"]
-        for each in (*spec["initContainers"], *spec["containers"])
-        for mount in each["volumeMounts"]
+        for item in (*spec["initContainers"], *spec["containers"])
+        for mount in item["volumeMounts"]
     }
     (shared,) = [
         volume["emptyDir"]["sizeLimit"] for volume in spec["volumes"] if volume["name"] == "shm"
@@ -107,16 +109,16 @@ def test_every_mount_has_its_volume_and_memory_is_bounded(
 def probed(status: int) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
     """Run the startup probe against a server that answers with `status`; return its exit code and
     questions."""
-    asked: list[tuple[str, dict[str, Any]]] = []
+    asked_values: list[tuple[str, dict[str, Any]]] = []
 
     def answer(question: Question) -> tuple[int, dict[str, str], bytes]:
-        asked.append((question.path, json.loads(question.body)))
+        asked_values.append((question.path, json.loads(question.body)))
         return status, {}, b""
 
     with answer_requests(answer) as url:
         text = probe_program("Qwen/Qwen3-32B").replace(":8000/", f":{url.rpartition(':')[2]}/")
         done = subprocess.run(["python3", "-c", text], capture_output=True, check=False)
-    return done.returncode, asked
+    return done.returncode, asked_values
 
 
 def test_the_startup_probe_asks_the_served_model_for_one_greedy_token() -> None:

@@ -54,40 +54,40 @@ def definition(body: Object) -> str | None:
     """The name of an object's schema; None for those of the GitOps tools, which are stored as they
     are written."""
     group, _, version = body["apiVersion"].rpartition("/")
-    wanted = {"group": group, "kind": body["kind"], "version": version}
+    wanted_values = {"group": group, "kind": body["kind"], "version": version}
     kinds = (
-        (name, found.get("x-kubernetes-group-version-kind", []))
-        for name, found in definitions().items()
+        (name, item.get("x-kubernetes-group-version-kind", []))
+        for name, item in definitions().items()
     )
-    return next((name for name, served in kinds if wanted in served), None)
+    return next((name for name, served_item in kinds if wanted_values in served_item), None)
 
 
 def structs(value: Any, schema: Object) -> Iterator[tuple[str, Object]]:
     """Yield each struct of a value, with the name of its schema, unless the field is merged in
     spite of it."""
     name = schema.get("$ref", "").rpartition("/")[2]
-    whole = (
-        definitions()[name] | {key: found for key, found in schema.items() if key != "$ref"}
+    result = (
+        definitions()[name] | {key: row for key, row in schema.items() if key != "$ref"}
         if name
         else schema
     )
     if isinstance(value, list):
-        for each in value:
-            yield from structs(each, whole.get("items", {}))
+        for item in value:
+            yield from structs(item, result.get("items", {}))
     elif isinstance(value, dict):
-        if whole.get("x-kubernetes-map-type") == "atomic":
+        if result.get("x-kubernetes-map-type") == "atomic":
             yield name, value
         for key, inner in value.items():
-            yield from structs(inner, whole.get("properties", {}).get(key, {}))
+            yield from structs(inner, result.get("properties", {}).get(key, {}))
 
 
 def incomplete(body: Object) -> list[str]:
     """The fields that the API server would fill into an atomic struct of an object."""
     kind = definition(body)
-    found = structs(body, {"$ref": kind}) if kind else ()
+    result = structs(body, {"$ref": kind}) if kind else ()
     return [
         f"{name}.{field}"
-        for name, struct in found
+        for name, struct in result
         for field in FILLED.get(name, set()) - set(struct)
     ]
 
@@ -105,18 +105,18 @@ def dropped(value: Any, path: str = "") -> list[str]:
         else ()
     )
     return [
-        lost
+        lost_item
         for key, inner in pairs
-        for lost in dropped(inner, f"{path}/{key}" if path else str(key))
+        for lost_item in dropped(inner, f"{path}/{key}" if path else str(key))
     ]
 
 
 @pytest.mark.parametrize("path", RENDERED, ids=str)
 def test_what_is_written_is_what_the_server_stores(path: Path) -> None:
     for body in RENDERED[path]:
-        lost = dropped(body) if definition(body) else []
+        lost_value = dropped(body) if definition(body) else []
         assert incomplete(body) == []
-        assert [path for path in lost if (body["kind"], path) not in KEPT] == []
+        assert [path for path in lost_value if (body["kind"], path) not in KEPT] == []
 
 
 def job() -> Object:
@@ -129,9 +129,9 @@ def test_a_field_reference_without_its_version_is_found() -> None:
     body = job()
     spec = body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     read = next(
-        each["valueFrom"]
-        for each in spec["containers"][0]["env"]
-        if "fieldRef" in each.get("valueFrom", {})
+        variable["valueFrom"]
+        for variable in spec["containers"][0]["env"]
+        if "fieldRef" in variable.get("valueFrom", {})
     )
     del read["fieldRef"]["apiVersion"]
 

@@ -28,18 +28,18 @@ def pods(environment: Environment, experiment: str) -> dict[str, Spec]:
 
 
 def container(environment: Environment = HOME, model: str = "Qwen/Qwen3-32B") -> Spec:
-    (found,) = pods(environment, "post")[CATALOGUE.models[model].full_id()]["containers"]
-    return found
+    (result,) = pods(environment, "post")[CATALOGUE.models[model].full_id()]["containers"]
+    return result
 
 
 def variables(found: Spec) -> dict[str, str | None]:
-    return {each["name"]: each.get("value") for each in found["env"]}
+    return {variable["name"]: variable.get("value") for variable in found["env"]}
 
 
 def test_another_hub_and_its_tokens_secret_are_told_and_the_public_one_needs_no_word() -> None:
     hub = HubSettings(endpoint="https://hub.acme.dev", token_secret="tandem/hub")  # noqa: S106  # a name
-    told = variables(container(HOME.model_copy(update={"hub": hub})))
-    assert (told["HF_ENDPOINT"], told["TANDEM_HUB_TOKEN_SECRET"]) == (
+    result = variables(container(HOME.model_copy(update={"hub": hub})))
+    assert (result["HF_ENDPOINT"], result["TANDEM_HUB_TOKEN_SECRET"]) == (
         "https://hub.acme.dev",
         "tandem/hub",
     )

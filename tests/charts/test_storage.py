@@ -44,7 +44,9 @@ def test_each_artifacts_key_stands_once_and_never_changes(
     environment: str, experiment: str
 ) -> None:
     spec = EXPERIMENTS[experiment]
-    keys = {compute_artifact_key(spec, each, CATALOGUE).digest for each in spec.all_variants()}
+    keys = {
+        compute_artifact_key(spec, variant, CATALOGUE).digest for variant in spec.all_variants()
+    }
     bodies = objects(environment, experiment)
     maps = of_kind(bodies, "ConfigMap")
 

@@ -35,17 +35,17 @@ def test_a_second_render_writes_nothing(environment: str, tmp_path: Path) -> Non
 
 
 def test_render_says_every_file_it_wrote(tmp_path: Path) -> None:
-    written = render("post-us-east-2", tmp_path)
-    assert written == sorted(
+    written_render = render("post-us-east-2", tmp_path)
+    assert written_render == sorted(
         path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()
     )
 
 
 def test_render_removes_a_file_that_no_longer_belongs(tmp_path: Path) -> None:
     render("post-us-east-2", tmp_path)
-    gone = tmp_path / "post-us-east-2/retired/serve/serve.yaml"
-    gone.parent.mkdir(parents=True)
-    gone.write_text("kind: Deployment\n")
+    gone_value = tmp_path / "post-us-east-2/retired/serve/serve.yaml"
+    gone_value.parent.mkdir(parents=True)
+    gone_value.write_text("kind: Deployment\n")
 
     render("post-us-east-2", tmp_path)
 
@@ -122,9 +122,9 @@ def test_a_folder_makes_every_namespace_that_it_uses(environment: str) -> None:
     """So folders can be applied in any order: the API server refuses an object of a namespace that
     is not there."""
     for folder, bodies in read_folders(environment).items():
-        made = {body["metadata"]["name"] for body in bodies if body["kind"] == "Namespace"}
+        name = {body["metadata"]["name"] for body in bodies if body["kind"] == "Namespace"}
         used = {body["metadata"]["namespace"] for body in bodies if "namespace" in body["metadata"]}
-        assert used <= made, folder
+        assert used <= name, folder
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -170,5 +170,5 @@ def test_kubectl_builds_every_object_below_a_kustomization_unchanged(
         expected[False], key=identity
     )
     if environment in GITOPS:
-        told = built(kubectl, tmp_path / environment / "gitops")
-        assert sorted(told, key=identity) == sorted(expected[True], key=identity)
+        result = built(kubectl, tmp_path / environment / "gitops")
+        assert sorted(result, key=identity) == sorted(expected[True], key=identity)

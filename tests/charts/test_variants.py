@@ -54,9 +54,9 @@ def without_speculation(template: Template, experiment: Experiment, variant: Var
     arguments = container["args"]
     at = arguments.index(spelling.neuron_config_flag) + 1
     settings = json.loads(arguments[at])
-    nested = settings[spelling.neuron_config_key] if spelling.neuron_config_key else settings
+    nested_value = settings[spelling.neuron_config_key] if spelling.neuron_config_key else settings
     for setting in spelling.speculation_neuron_config.get(variant.mode, {}):
-        del nested[setting]
+        del nested_value[setting]
     arguments[at] = settings
     if "--speculative-config" in arguments:
         begin = arguments.index("--speculative-config")
@@ -109,10 +109,10 @@ def undeclared(first: Template, second: Template) -> set[str]:
 def compare(
     bodies: list[dict[str, Any]], experiment: Experiment, first: str, second: str
 ) -> set[str]:
-    found = templates(bodies)
+    result = templates(bodies)
     return undeclared(
         *(
-            without_speculation(found[name], experiment, find(experiment, name))
+            without_speculation(result[name], experiment, find(experiment, name))
             for name in (first, second)
         )
     )

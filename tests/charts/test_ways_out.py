@@ -30,8 +30,8 @@ EXISTING = ExistingNetwork(
 
 
 def policies(environment: Environment = HOME) -> list[dict[str, Any]]:
-    made = render_charts(build_charts(environment, EXPERIMENTS["post"], CATALOGUE))["base"]
-    return [body["spec"] for body in of_kind(made, "NetworkPolicy").values()]
+    base = render_charts(build_charts(environment, EXPERIMENTS["post"], CATALOGUE))["base"]
+    return [body["spec"] for body in of_kind(base, "NetworkPolicy").values()]
 
 
 def reaches(specs: list[dict[str, Any]], component: str, to: tuple[str, int]) -> bool:

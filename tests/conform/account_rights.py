@@ -107,8 +107,8 @@ def list_requests(store: ApiStore, experiment: str) -> list[AccessRequest]:
     scopes |= {(group, row["name"]): row["namespaced"] for group, _, row in list_resources(store)}
     return [
         AccessRequest(namespace, verb, group, resource)
-        for (group, resource), is_namespaced in sorted(scopes.items())
-        for namespace in ((experiment, "kube-system", "") if is_namespaced else ("",))
+        for (group, resource), is_namespaced_item in sorted(scopes.items())
+        for namespace in ((experiment, "kube-system", "") if is_namespaced_item else ("",))
         for verb in VERBS
     ]
 

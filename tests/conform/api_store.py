@@ -116,10 +116,10 @@ class ApiStore:
         """
         metadata = body["metadata"]
         kind = _KINDS[plural]
-        labelled = metadata | {"labels": metadata.get("labels", {}) | {LABEL: MADE}}
-        head = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": labelled}
-        created: Object = self.call("POST", _spell_path(plural, namespace), body | head)
-        return created
+        labelled_body = metadata | {"labels": metadata.get("labels", {}) | {LABEL: MADE}}
+        head = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": labelled_body}
+        created_call: Object = self.call("POST", _spell_path(plural, namespace), body | head)
+        return created_call
 
     def patch_object(
         self, plural: str, namespace: str, name: str, patch: Object, *, subresource: str = ""
@@ -130,8 +130,8 @@ class ApiStore:
             ApiError: the API refuses.
         """
         path = _spell_path(plural, namespace, name, subresource)
-        patched: Object = self.call("PATCH", path, patch, "application/merge-patch+json")
-        return patched
+        patched_call: Object = self.call("PATCH", path, patch, "application/merge-patch+json")
+        return patched_call
 
     def replace_object(
         self, plural: str, namespace: str, name: str, body: Object, *, subresource: str

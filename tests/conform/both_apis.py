@@ -77,7 +77,7 @@ class NamedLooks:
     def replace_runner(self) -> str:
         """Delete the runner's pod and write its successor's token into its file; return the token
         that ended."""
-        ended = self.token.read_text()
+        ended_text = self.token.read_text()
         name = self.pod["metadata"]["name"]
         self.store.delete_object("pods", RUNNER_NAMESPACE, name)
         successors = [self.pod]
@@ -85,7 +85,7 @@ class NamedLooks:
             time.sleep(LOOK_S)
             successors = self.store.list_objects("pods", RUNNER_NAMESPACE)
         self.tokens.mount(successors[0], RUNNER_ACCOUNT, self.token)
-        return ended
+        return ended_text
 
 
 @contextmanager

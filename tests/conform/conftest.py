@@ -80,10 +80,11 @@ def made(cluster, store, environments, play) -> Iterator[MadeObjects]:
     """What the tests make; nothing begins while a name is taken, and all of it is deleted whatever
     happens."""
     manifests = tuple(environments.values())
-    taken = list_taken_names(cluster, manifests)
-    if taken:
+    taken_value = list_taken_names(cluster, manifests)
+    if taken_value:
         pytest.exit(
-            f"the cluster has {', '.join(taken)}: take one that nobody needs", ExitCode.BAD_INPUT
+            f"the cluster has {', '.join(taken_value)}: take one that nobody needs",
+            ExitCode.BAD_INPUT,
         )
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)  # so that an end by a signal deletes too

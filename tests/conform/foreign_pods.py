@@ -44,7 +44,7 @@ def delete_foreign_pods(cluster: NamedCluster) -> None:
 
 def _wait_for_pods(cluster: NamedCluster) -> int:
     """Wait until every maker of every place has a running pod."""
-    wanted = {(place, kind) for place in PLACES for kind in MAKERS}
+    wanted_values = {(place, kind) for place in PLACES for kind in MAKERS}
     end_s = time.monotonic() + START_S
     running = set[tuple[str, str]]()
     while time.monotonic() < end_s:
@@ -53,10 +53,10 @@ def _wait_for_pods(cluster: NamedCluster) -> int:
         )["items"]
         metadata = [pod["metadata"] for pod in pods if pod["status"].get("phase") == "Running"]
         running = {(row["namespace"], row["labels"]["maker"]) for row in metadata}
-        if running == wanted:
+        if running == wanted_values:
             return len(pods)
         time.sleep(0.5)
-    raise AssertionError(f"no running pod after {START_S:g} s of {sorted(wanted - running)}")
+    raise AssertionError(f"no running pod after {START_S:g} s of {sorted(wanted_values - running)}")
 
 
 def _build_maker(kind: str, namespace: str) -> Object:

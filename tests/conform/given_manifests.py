@@ -69,9 +69,9 @@ class GivenManifests:
 
     def list_strange_namespaces(self) -> list[str]:
         """Return the namespaces that hold objects of the manifests and are made by none of them."""
-        made = {body["metadata"]["name"] for body in self.objects if body["kind"] == "Namespace"}
+        result = {body["metadata"]["name"] for body in self.objects if body["kind"] == "Namespace"}
         return sorted(
-            {body["metadata"].get("namespace", "") for body in self.objects} - made - {""}
+            {body["metadata"].get("namespace", "") for body in self.objects} - result - {""}
         )
 
     def list_existing(self) -> list[str]:

@@ -33,10 +33,10 @@ def play_nodes(cluster: Any) -> None:
 
 def _list_instances() -> list[NodeInstance]:
     system = [_build_instance(name, SYSTEM_TYPE, {"workload": "system"}) for name in SYSTEM_NODES]
-    raised = {f"raise.tandem/{variant}": EXPERIMENT.name for variant in VARIANTS}
+    raised_by_name = {f"raise.tandem/{variant}": EXPERIMENT.name for variant in VARIANTS}
     return [
         *system,
-        _build_instance(NEURON_NODE, ENVIRONMENT.capacity.instance_type, raised, _TAINT),
+        _build_instance(NEURON_NODE, ENVIRONMENT.capacity.instance_type, raised_by_name, _TAINT),
     ]
 
 

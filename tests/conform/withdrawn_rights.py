@@ -14,7 +14,7 @@ NAME = "tandem-withdrawn"
 def list_withdrawn() -> list[Object]:
     """Return the object that stays, and those that are withdrawn."""
     role = {"apiGroup": "rbac.authorization.k8s.io", "name": NAME}
-    namespaced: list[tuple[str, str, dict[str, Any]]] = [
+    namespaced_values: list[tuple[str, str, dict[str, Any]]] = [
         ("v1", "ConfigMap", {}),
         ("v1", "ServiceAccount", {}),
         ("v1", "ResourceQuota", {"spec": {"hard": {"pods": "100"}}}),
@@ -47,7 +47,7 @@ def list_withdrawn() -> list[Object]:
             "metadata": {**metadata, "namespace": UNDECLARED},
             **content,
         }
-        for version, kind, content in namespaced
+        for version, kind, content in namespaced_values
     ]
     bodies += [
         {"apiVersion": version, "kind": kind, "metadata": metadata, **content}

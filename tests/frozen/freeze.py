@@ -157,10 +157,10 @@ def freeze_artifact_keys() -> Golden:
     from tandem.declarations.catalogue import load_catalogue  # noqa: PLC0415 - of this section alone
     from tandem.declarations.variant_key import compute_artifact_key  # noqa: PLC0415
 
-    declared = shipped.load_shipped().experiments
+    declared_experiments = shipped.load_shipped().experiments
     keys = {
         f"{name} {variant.name}": compute_artifact_key(file.record, variant, load_catalogue())
-        for name, file in sorted(declared.items())
+        for name, file in sorted(declared_experiments.items())
         for variant in file.record.all_variants()
     }
     return {
@@ -198,7 +198,7 @@ def variables(folder: Path) -> Iterator[None]:
     for a while."""
     before = dict(os.environ)
     nowhere = str(folder / "no-such-file")
-    kept = boto3.DEFAULT_SESSION
+    session_before = boto3.DEFAULT_SESSION
     boto3.DEFAULT_SESSION = None
     for name in [name for name in before if name.startswith("AWS_")]:
         del os.environ[name]
@@ -209,7 +209,7 @@ def variables(folder: Path) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
-        boto3.DEFAULT_SESSION = kept
+        boto3.DEFAULT_SESSION = session_before
 
 
 def freeze_run(name: str, folder: Path) -> Golden:
@@ -228,8 +228,8 @@ def freeze_run(name: str, folder: Path) -> Golden:
         file: dump_json(json.loads((copy / file).read_text()))
         for file in ("summary.json", "verdict.json")
     }
-    for file, ended in (("report.txt", brief), ("report_verbose.txt", verbose)):
-        files[file] = f"{ended['out']}{ended['err']}exit code {ended['exit_code']}\n"
+    for file, ended_item in (("report.txt", brief), ("report_verbose.txt", verbose)):
+        files[file] = f"{ended_item['out']}{ended_item['err']}exit code {ended_item['exit_code']}\n"
     return {f"verdicts/{name}/{file}": body for file, body in files.items()}
 
 

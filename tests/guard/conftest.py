@@ -21,7 +21,7 @@ def start(world):
     """Start a run as an operator does; keywords change what is asked."""
 
     def act(run="r1", guarded: GuardConfig = GUARDED, **more):
-        asked = {
+        asked_values = {
             "hours": 2.0,
             "experiment": "first",
             "nodes": 1,
@@ -29,7 +29,7 @@ def start(world):
             "who": "anna",
             **more,
         }
-        return raise_fleet(world.clients, guarded, RaiseRequest(run=run, **asked), world.now)
+        return raise_fleet(world.clients, guarded, RaiseRequest(run=run, **asked_values), world.now)
 
     return act
 

@@ -120,8 +120,10 @@ class History:
         self.world.size({"minSize": 0, "desiredSize": 0})
 
     def raise_by_hand(self) -> None:
-        desired = self.chance.choice([1, 2])
-        self.world.size({"minSize": self.chance.choice([0, desired]), "desiredSize": desired})
+        desired_size = self.chance.choice([1, 2])
+        self.world.size(
+            {"minSize": self.chance.choice([0, desired_size]), "desiredSize": desired_size}
+        )
 
     def beat(self) -> None:
         beat = self.world.now + self.chance.choice([-1, 0, 0, 0, 0.5, 3]) * CLOCK_TOLERANCE
@@ -202,11 +204,11 @@ class History:
                 at -= 1
                 if at == 0:
                     self.seen["in between"] += 1
-                    kept = world.dies_after
+                    kept_dies_after = world.dies_after
                     world.dies_after = None
                     world.between = None
                     self.survive(meddler)
-                    world.dies_after = kept
+                    world.dies_after = kept_dies_after
 
             world.between = between
         world.dies_after = chance.randint(0, 16) if chance.random() < 0.3 else None
@@ -285,8 +287,8 @@ class History:
         """Let a stop meet a start, each between two calls of the other; what is wrong then."""
         chance = self.chance
         world = self.world
-        started = [self.start, self.halt]
-        first, second = started if chance.random() < 0.5 else reversed(started)
+        started_values = [self.start, self.halt]
+        first, second = started_values if chance.random() < 0.5 else reversed(started_values)
         at = chance.randint(1, 14)
 
         def between(_: str) -> None:
@@ -303,8 +305,8 @@ class History:
             self.survive(second)
         size = world.group["scalingConfig"]["desiredSize"] if world.group else 0
         fence = world.read(FENCE_KEY)
-        closed = fence is not None and fence["state"] != "lifted"
-        return f"raised behind the fence: {self.picture()}" if size and closed else ""
+        closed_value = fence is not None and fence["state"] != "lifted"
+        return f"raised behind the fence: {self.picture()}" if size and closed_value else ""
 
 
 def lives(history: History) -> str:

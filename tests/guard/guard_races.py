@@ -118,14 +118,14 @@ class Race:
         def watched(*, GroupName: str, Name: str) -> object:  # noqa: N803 - boto3's names
             process = self.current
             run = Name.removeprefix("stop-")
-            named = (self.world.read(POINTER_KEY) or {}).get("run")
+            named_run = (self.world.read(POINTER_KEY) or {}).get("run")
             # a lease that is over
-            left = (self.world.read(lease_key(run)) or {}).get("ending") and named != run
+            left = (self.world.read(lease_key(run)) or {}).get("ending") and named_run != run
             if process and process.run is not None and process.run != run and not left:
                 self.faults.append(
                     f"the schedule of {run} was deleted by a process of {process.run}"
                 )
-            if named == run and not (process and process.run == run):
+            if named_run == run and not (process and process.run == run):
                 self.faults.append(f"the schedule of {run} was deleted while it has the fleet")
             self.seen["schedules deleted"] += 1
             return delete(GroupName=GroupName, Name=Name)
@@ -162,9 +162,14 @@ class Race:
         why = self.wrong()
         if not why or (relabelled and "under a lease for" in why and not why.startswith("labels")):
             return
-        looked = self.current.described_at if self.current else None
-        strayed = self.labels_changed_at
-        if why.startswith("labels") and looked and strayed and looked <= strayed:
+        last_described_at = self.current.described_at if self.current else None
+        labels_changed_at = self.labels_changed_at
+        if (
+            why.startswith("labels")
+            and last_described_at
+            and labels_changed_at
+            and last_described_at <= labels_changed_at
+        ):
             return  # another that slept set labels between this one's look at them and its call
         self.seen["raised in the gap"] += 1
         if self.current and self.current.is_awake(OWN_READS):
@@ -174,8 +179,8 @@ class Race:
         """A start takes back no fleet but its own."""
         process = self.current
         run = (self.world.read(POINTER_KEY) or {}).get("run")
-        closed = (self.world.read(FENCE_KEY) or {"state": "lifted"})["state"] != "lifted"
-        if process is None or run is None or process.run == run or closed:
+        closed_value = (self.world.read(FENCE_KEY) or {"state": "lifted"})["state"] != "lifted"
+        if process is None or run is None or process.run == run or closed_value:
             return
         # a stop reads no more than its fence, and that only where the clock moved
         awake = (
@@ -192,24 +197,24 @@ class Race:
         """What of the fleet should not be, at this moment; empty where all is well."""
         world = self.world
         assert world.group is not None
-        desired = world.group["scalingConfig"]["desiredSize"]
+        desired_size = world.group["scalingConfig"]["desiredSize"]
         up = sum(machine.state in {"pending", "running"} for machine in world.machines)
-        if not desired and not up:
+        if not desired_size and not up:
             return ""
         fence = world.read(FENCE_KEY)
         pointer = world.read(POINTER_KEY)
         if fence and fence["state"] != "lifted":
-            return f"{desired} wanted and {up} up behind a fence"
+            return f"{desired_size} wanted and {up} up behind a fence"
         run = (pointer or {}).get("run")
         if run is None:
-            return f"{desired} wanted and {up} up without a lease"
+            return f"{desired_size} wanted and {up} up without a lease"
         lease = world.read(lease_key(run))
-        if max(desired, up) > lease["nodes"]:
-            return f"{desired} wanted and {up} up under a lease for {lease['nodes']}"
+        if max(desired_size, up) > lease["nodes"]:
+            return f"{desired_size} wanted and {up} up under a lease for {lease['nodes']}"
         labels = {
             name: value for name, value in world.group["labels"].items() if name != "workload"
         }
-        if desired and labels not in (lease["node_label"], lease["former_label"]):
+        if desired_size and labels not in (lease["node_label"], lease["former_label"]):
             return f"labels {labels} under a lease for {lease['node_label']}"
         return ""
 
@@ -395,9 +400,9 @@ class Race:
         """A hand sizes the node group in the console."""
         assert self.world.group is not None
         before = self.world.group["scalingConfig"]["desiredSize"]
-        desired = self.chance.choice([0, 1, 2])
-        self.world.size({"minSize": 0, "desiredSize": desired})
-        if desired > before:
+        desired_size = self.chance.choice([0, 1, 2])
+        self.world.size({"minSize": 0, "desiredSize": desired_size})
+        if desired_size > before:
             self.raised_at = self.world.now
             self.wrong_since = None
 
@@ -414,13 +419,13 @@ class Race:
             return
         hands: list[Callable[[], None]] = [self.deploy, self.edit]
         fence = self.world.read(FENCE_KEY)
-        fenced = fence is not None and fence["state"] != "lifted"
-        leased = (self.world.read(POINTER_KEY) or {}).get("run") is not None
+        is_fenced = fence is not None and fence["state"] != "lifted"
+        leased_value = (self.world.read(POINTER_KEY) or {}).get("run") is not None
         likely = (
             [self.lift] * 6
-            if fenced
+            if is_fenced
             else [self.end] * 2 + [self.relabel, self.halt]
-            if leased
+            if leased_value
             else [self.start]
         )
         programs = [
@@ -483,14 +488,14 @@ class Race:
 
     def reap(self) -> None:
         report = run_reaper_pass(self.world.clients, LIMITS, self.world.now)
-        fenced = report.fleet.fence
+        fenced_fence = report.fleet.fence
         if (
-            fenced is not None
-            and fenced.who == REAPER
+            fenced_fence is not None
+            and fenced_fence.who == REAPER
             and any(line.startswith("fenced") for line in report.actions)
         ):
             self.seen["fenced by the reaper"] += 1
-            self.check_end(report.fleet, fenced.run or "", fenced.why)
+            self.check_end(report.fleet, fenced_fence.run or "", fenced_fence.why)
 
     def check_end(self, seen: FleetState, run: str, why: str) -> None:
         """The reaper fences neither a lease that ends, nor one that has ended; what goes beyond a
@@ -566,8 +571,8 @@ def run_races(
     wrong: dict[int, list[str]] = {}
     seen: Counter[str] = Counter()
     for index in range(number):
-        faults, happened = run_race(random.Random(f"{seed} {index}"))  # noqa: S311 - no secret
-        seen += happened
+        faults, counts = run_race(random.Random(f"{seed} {index}"))  # noqa: S311 - no secret
+        seen += counts
         if faults:
             wrong[index] = faults
         if wrong and until_wrong:

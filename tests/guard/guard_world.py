@@ -277,8 +277,8 @@ class World:
                 raise refused("KeyTooLongError", "GetObject")
             if Key not in self.objects:
                 raise refused("NoSuchKey", "GetObject")
-            body, etag, modified = self.objects[Key]
-            return {"Body": io.BytesIO(body), "ETag": etag, "LastModified": modified}
+            body, etag, modified_value = self.objects[Key]
+            return {"Body": io.BytesIO(body), "ETag": etag, "LastModified": modified_value}
 
         return self._call("s3.get_object", effect)
 
@@ -287,10 +287,10 @@ class World:
     ) -> Any:
         def effect() -> Any:
             assert (Bucket, ContentType, len(condition)) == (GUARDED.bucket, "application/json", 1)
-            found = self.objects.get(Key)
-            if "IfMatch" in condition and found is None:
+            result = self.objects.get(Key)
+            if "IfMatch" in condition and result is None:
                 raise refused("NoSuchKey", "PutObject")
-            if found and found[1] != condition.get("IfMatch"):
+            if result and result[1] != condition.get("IfMatch"):
                 raise refused("PreconditionFailed", "PutObject")
             return {"ETag": self.put(Key, Body)}
 
@@ -365,7 +365,9 @@ class World:
 
     def _scaling_groups(self, *, AutoScalingGroupNames: list[str]) -> Any:
         def effect() -> Any:
-            known = [SCALING_GROUP] if self.group and SCALING_GROUP in AutoScalingGroupNames else []
+            known_value = (
+                [SCALING_GROUP] if self.group and SCALING_GROUP in AutoScalingGroupNames else []
+            )
             return {
                 "AutoScalingGroups": [
                     {
@@ -375,7 +377,7 @@ class World:
                             {"ProcessName": process} for process in sorted(self.suspended)
                         ],
                     }
-                    for name in known
+                    for name in known_value
                 ]
             }
 
@@ -447,13 +449,15 @@ class World:
         """What an Auto Scaling group does: start what is missing, end what is too much."""
         if self.group is None:
             return
-        desired = self.scaling["DesiredCapacity"]
-        up = [one for one in self.machines if one.state in {"pending", "running"}]
-        for one in [] if self.keeps else up[desired:]:
-            self._end(one)
-        is_closed = self.block is not None and not self.block.is_open(self.now)
+        desired_size = self.scaling["DesiredCapacity"]
+        up = [entry for entry in self.machines if entry.state in {"pending", "running"}]
+        for item in [] if self.keeps else up[desired_size:]:
+            self._end(item)
+        is_closed_value = self.block is not None and not self.block.is_open(self.now)
         for _ in range(
-            0 if self.no_capacity or is_closed or "Launch" in self.suspended else desired - len(up)
+            0
+            if self.no_capacity or is_closed_value or "Launch" in self.suspended
+            else desired_size - len(up)
         ):
             tags = {
                 CLUSTER_TAG: GUARDED.cluster,
@@ -477,17 +481,19 @@ class World:
 
     def _list(self, *, Filters: list[dict[str, Any]], NextToken: str = "0") -> Any:
         def effect() -> Any:
-            assert {one["Name"] for one in Filters} == {
+            assert {Filter["Name"] for Filter in Filters} == {
                 f"tag:{CLUSTER_TAG}",
                 f"tag:{NODE_GROUP_TAG}",
             }
-            wanted = {one["Name"].removeprefix("tag:"): one["Values"][0] for one in Filters}
-            listed = [
-                one
-                for one in self.machines
-                if not one.gone or self.now - one.gone < FORGOTTEN_AFTER
+            wanted_by_name = {
+                Filter["Name"].removeprefix("tag:"): Filter["Values"][0] for Filter in Filters
+            }
+            listed_values = [
+                item
+                for item in self.machines
+                if not item.gone or self.now - item.gone < FORGOTTEN_AFTER
             ]
-            found = [one for one in listed if wanted.items() <= one.tags.items()]
+            result = [item for item in listed_values if wanted_by_name.items() <= item.tags.items()]
             # one a page: nobody may read the first page only
             start = int(NextToken)
             page = 1
@@ -496,31 +502,31 @@ class World:
                     {
                         "Instances": [
                             {
-                                "InstanceId": one.id,
-                                "LaunchTime": one.launched,
-                                "State": {"Name": one.state},
-                                "StateTransitionReason": _describe_end(one),
+                                "InstanceId": item.id,
+                                "LaunchTime": item.launched,
+                                "State": {"Name": item.state},
+                                "StateTransitionReason": _describe_end(item),
                                 "Tags": [
-                                    {"Key": key, "Value": value} for key, value in one.tags.items()
+                                    {"Key": key, "Value": value} for key, value in item.tags.items()
                                 ],
                             }
                         ]
                     }
-                    for one in found[start : start + page]
+                    for item in result[start : start + page]
                 ],
-                **({"NextToken": str(start + page)} if len(found) > start + page else {}),
+                **({"NextToken": str(start + page)} if len(result) > start + page else {}),
             }
 
         return self._call("ec2.describe_instances", effect)
 
     def _terminate(self, *, InstanceIds: list[str]) -> Any:
         def effect() -> Any:
-            meant = [one for one in self.machines if one.id in InstanceIds]
+            meant = [entry for entry in self.machines if entry.id in InstanceIds]
             # then none of the call's ends (EC2 API reference)
-            if any(one.protected for one in meant):
+            if any(entry.protected for entry in meant):
                 raise refused("OperationNotPermitted", "TerminateInstances")
-            for one in meant:
-                self._end(one)
+            for item in meant:
+                self._end(item)
             return {}
 
         return self._call("ec2.terminate_instances", effect)
@@ -567,7 +573,7 @@ class World:
     @property
     def alive(self) -> list[Machine]:
         """What EC2 lists and is not terminated."""
-        return [one for one in self.machines if one.state in ALIVE]
+        return [item for item in self.machines if item.state in ALIVE]
 
     # Scheduler
 
@@ -590,20 +596,22 @@ class World:
 
     def _schedules(self, *, GroupName: str, NextToken: str = "0") -> Any:
         def effect() -> Any:
-            found = sorted(
-                name for name, one in self.schedules.items() if one["GroupName"] == GroupName
+            result = sorted(
+                name
+                for name, schedule in self.schedules.items()
+                if schedule["GroupName"] == GroupName
             )
             start = int(NextToken)
-            more = {"NextToken": str(start + 1)} if len(found) > start + 1 else {}
-            listed = [
+            more = {"NextToken": str(start + 1)} if len(result) > start + 1 else {}
+            listed_values = [
                 {
                     "Name": name,
                     "State": "ENABLED",
                     "Target": {"Arn": self.schedules[name]["Target"]["Arn"]},
                 }
-                for name in found[start : start + 1]
+                for name in result[start : start + 1]
             ]
-            return {"Schedules": listed, **more}
+            return {"Schedules": listed_values, **more}
 
         return self._call("scheduler.list_schedules", effect)
 
@@ -617,16 +625,17 @@ class World:
         return self._call("scheduler.delete_schedule", effect)
 
     def _fire(self) -> None:
-        for name, one in list(self.schedules.items()):
-            at = datetime.fromisoformat(one["ScheduleExpression"][3:-1]).replace(tzinfo=UTC)
+        for name, item in list(self.schedules.items()):
+            at = datetime.fromisoformat(item["ScheduleExpression"][3:-1]).replace(tzinfo=UTC)
             if at <= self.now and self.fires:
-                said = json.loads(one["Target"]["Input"])
+                document = json.loads(item["Target"]["Input"])
                 del self.schedules[name]  # ActionAfterCompletion
                 if self.group is None or {"eks", "eks.update_nodegroup_config"} & self.down:
                     # it would be tried again for an hour, and then stand in the dead-letter queue
                     continue
                 sizes = {
-                    key[0].lower() + key[1:]: value for key, value in said["ScalingConfig"].items()
+                    key[0].lower() + key[1:]: value
+                    for key, value in document["ScalingConfig"].items()
                 }
                 self.size(sizes)
                 self.fired.append(name)
@@ -648,8 +657,8 @@ class World:
     def _measure(self, *, Namespace: str, MetricData: list[dict[str, Any]]) -> Any:
         def effect() -> Any:
             assert Namespace == GUARDED.namespace
-            self.metrics.append({one["MetricName"]: one["Value"] for one in MetricData})
-            self.measured += [(self.now, one["MetricName"], one["Value"]) for one in MetricData]
+            self.metrics.append({item["MetricName"]: item["Value"] for item in MetricData})
+            self.measured += [(self.now, item["MetricName"], item["Value"]) for item in MetricData]
             return {}
 
         return self._call("cloudwatch.put_metric_data", effect)
@@ -699,10 +708,10 @@ class World:
         """Let time pass; what falls due in between happens in its order."""
         until = self.now + timedelta(minutes=minutes)
         while True:
-            dues = [one.due for one in self.machines if one.due]
+            dues = [entry.due for entry in self.machines if entry.due]
             dues += [
-                datetime.fromisoformat(one["ScheduleExpression"][3:-1]).replace(tzinfo=UTC)
-                for one in self.schedules.values()
+                datetime.fromisoformat(schedule["ScheduleExpression"][3:-1]).replace(tzinfo=UTC)
+                for schedule in self.schedules.values()
                 if self.fires
             ]
             if self.block:
@@ -710,9 +719,9 @@ class World:
                 dues += [moment for moment in moments if moment and self.now < moment]
             upcoming = min((due for due in dues if due <= until), default=until)
             self.now = max(self.now, upcoming)
-            for one in self.machines:
-                if one.due and one.due <= self.now:
-                    one.move(self.now)
+            for item in self.machines:
+                if item.due and item.due <= self.now:
+                    item.move(self.now)
             self._fire()
             self._end_block()
             self._reconcile()

@@ -55,9 +55,9 @@ def proxy(endpoint):
 @pytest.fixture(scope="module")
 def clients(endpoint, proxy, tmp_path_factory):
     """What a Lambda has: boto3 with its own retries, behind the proxy."""
-    said = endpoint.client_environment(tmp_path_factory.mktemp("home"))
+    client_environment = endpoint.client_environment(tmp_path_factory.mktemp("home"))
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in said.items():
+        for name, value in client_environment.items():
             patch.setenv(name, value)
         patch.setenv("AWS_ENDPOINT_URL", proxy.url)
         patch.delenv("AWS_ENDPOINT_URL_S3")
@@ -82,7 +82,7 @@ def scene(endpoint, proxy, clients):
     endpoint.set_fleet(QUICK)
     name = f"g{next(_NUMBER)}"
     topic = endpoint.client("sns").create_topic(Name=f"{name}-people")["TopicArn"]
-    guarded = GuardConfig(
+    guarded_config = GuardConfig(
         environment=name,
         account=ACCOUNT,
         region="us-east-2",
@@ -101,15 +101,15 @@ def scene(endpoint, proxy, clients):
         dead_letter_arn=f"arn:aws:sqs:us-east-2:{ACCOUNT}:d",
     )
     endpoint.client("s3").create_bucket(
-        Bucket=guarded.bucket, CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
+        Bucket=guarded_config.bucket, CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
     )
-    endpoint.client("scheduler").create_schedule_group(Name=guarded.schedule_group)
+    endpoint.client("scheduler").create_schedule_group(Name=guarded_config.schedule_group)
     endpoint.client("eks").create_cluster(
-        name=guarded.cluster, roleArn=NODES, resourcesVpcConfig={}
+        name=guarded_config.cluster, roleArn=NODES, resourcesVpcConfig={}
     )
-    made = Scene(endpoint, clients, guarded)
-    made.group({OWNER_TAG: name})
-    yield made
+    result = Scene(endpoint, clients, guarded_config)
+    result.group({OWNER_TAG: name})
+    yield result
     proxy.use()
     endpoint.set_fleet()
 
@@ -148,16 +148,20 @@ class Scene:
         return run_reaper_pass(self.clients, self.guarded, self.endpoint.now())
 
     def states(self):
-        wanted = [{"Name": "tag:eks:cluster-name", "Values": [self.guarded.cluster]}]
-        listed = self.ec2.describe_instances(Filters=wanted)["Reservations"]
-        found = [one["State"]["Name"] for reservation in listed for one in reservation["Instances"]]
-        return sorted(state for state in found if state != "terminated")
+        wanted_values = [{"Name": "tag:eks:cluster-name", "Values": [self.guarded.cluster]}]
+        listed_reservations = self.ec2.describe_instances(Filters=wanted_values)["Reservations"]
+        result = [
+            instance["State"]["Name"]
+            for reservation in listed_reservations
+            for instance in reservation["Instances"]
+        ]
+        return sorted(state for state in result if state != "terminated")
 
     def until(self, wanted):
         deadline = time.monotonic() + 10
-        while (found := self.states()) != wanted and time.monotonic() < deadline:
+        while (result := self.states()) != wanted and time.monotonic() < deadline:
             time.sleep(0.02)
-        return found
+        return result
 
     def raised(self, nodes=1):
         self.start(nodes=nodes)
@@ -183,7 +187,7 @@ def test_what_eks_does_not_end_is_terminated_by_id(scene, knob):
     scene.reap()
 
     assert between == ["running"]
-    assert any(one.startswith("terminated by id: i-") for one in report.actions)
+    assert any(action.startswith("terminated by id: i-") for action in report.actions)
     assert scene.until([]) == []
 
 
@@ -197,12 +201,14 @@ def test_a_call_that_always_fails_is_said_and_made_good_by_the_next_pass(
     scene.raised()
     scene.clients = impatient
     proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, operation=operation))
-    failed = scene.halt().failures
+    failed_failures = scene.halt().failures
     proxy.use()
     scene.later(minutes=11)
     report = scene.reap()
 
-    assert failed or operation == "GetObject"  # the fence is written though it could not be read
+    assert (
+        failed_failures or operation == "GetObject"
+    )  # the fence is written though it could not be read
     assert (report.failures, scene.until([])) == ((), [])
 
 

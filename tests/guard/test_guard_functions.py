@@ -44,8 +44,8 @@ def function(world, monkeypatch):
 
 
 def fence(world):
-    said = world.read(FENCE_KEY)
-    return said["who"], said["why"], said["run"]
+    read = world.read(FENCE_KEY)
+    return read["who"], read["why"], read["run"]
 
 
 @pytest.mark.parametrize("kind", ["on-demand", "spot", "reservation"])
@@ -63,7 +63,7 @@ def test_a_budget_only_tells_where_a_capacity_block_is_paid(world, function, sta
     start()
     function("stop", replace(GUARDED, capacity_kind="capacity-block")).handler(BUDGET, None)
     assert (len(world.alive), world.read(FENCE_KEY)) == (1, None)
-    assert [one["subject"] for one in world.told] == [
+    assert [item["subject"] for item in world.told] == [
         "Tandem home: budget notified, nothing is stopped"
     ]
 
@@ -121,9 +121,9 @@ def test_a_budget_that_nobody_could_be_told_of_ends_as_an_error(world, function)
 def test_a_pass_says_in_its_log_what_it_did(world, function, capsys):
     world.size({"minSize": 0, "desiredSize": 1})
     world.advance(30)
-    said = function("reap").handler({}, None)
+    handler = function("reap").handler({}, None)
 
-    assert said["why"] == ["fenced by reap: instances live without a lease"]
+    assert handler["why"] == ["fenced by reap: instances live without a lease"]
     assert '"desired": 1' in capsys.readouterr().out
 
 

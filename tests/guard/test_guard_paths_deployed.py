@@ -54,26 +54,26 @@ def stamped(tmp_path_factory: pytest.TempPathFactory) -> tuple[EnvironmentSandbo
     """On-demand capacity, of which a budget stops the fleet; deployed once, and kept as an
     endpoint's state."""
     home = tmp_path_factory.mktemp("paths")
-    copied = create_sandbox(NAME, ROOT / "environments", ROOT / "experiments", home)
-    copied.edit(
+    sandbox_copy = create_sandbox(NAME, ROOT / "environments", ROOT / "experiments", home)
+    sandbox_copy.edit(
         lambda document: document["capacity"].update(
             kind="on-demand", reservation_id=None, nodes=NODES
         )
     )
-    region = copied.environment.region
+    region = sandbox_copy.environment.region
     with AwsEndpoint(
         account=FICTITIOUS_ACCOUNT,
         region=region,
         state_dir=home / "deployed",
         report=lambda _: None,
     ) as endpoint:
-        create_prerequisites(copied, endpoint.client)
-        cdk = CdkCli(endpoint=endpoint, sandbox=copied, work_folder=home)
-        cdk.bootstrap(copied.environment.bootstrap.qualifier)
+        create_prerequisites(sandbox_copy, endpoint.client)
+        cdk = CdkCli(endpoint=endpoint, sandbox=sandbox_copy, work_folder=home)
+        cdk.bootstrap(sandbox_copy.environment.bootstrap.qualifier)
         cdk.deploy()
         there = {name.rpartition("-")[2] for name in read_stacks(endpoint, NAME)}
-        assert there == set(copied.stack_kinds)
-    return copied, home / "deployed"
+        assert there == set(sandbox_copy.stack_kinds)
+    return sandbox_copy, home / "deployed"
 
 
 @pytest.fixture
@@ -81,9 +81,9 @@ def guard(
     stamped: tuple[EnvironmentSandbox, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Guard]:
     """The deployed state once more, with a fleet that `tandem start` raised."""
-    copied, state = stamped
+    copied_value, state = stamped
     shutil.copytree(state, tmp_path / "state")
-    region = copied.environment.region
+    region = copied_value.environment.region
     with AwsEndpoint(
         account=FICTITIOUS_ACCOUNT,
         region=region,
@@ -93,9 +93,9 @@ def guard(
         endpoint.set_fleet(FleetBehavior(**QUICK))
         for name, value in endpoint.client_environment(tmp_path).items():
             monkeypatch.setenv(name, value)
-        made = Guard(endpoint, copied)
-        made.start()
-        yield made
+        result = Guard(endpoint, copied_value)
+        result.start()
+        yield result
 
 
 class Guard:
@@ -134,16 +134,24 @@ class Guard:
         assert self.until(self.states, ["running"] * NODES) == ["running"] * NODES
 
     def states(self) -> list[str]:
-        wanted = [{"Name": "tag:eks:nodegroup-name", "Values": [names.node_group_name(self.place)]}]
-        listed = self.client("ec2").describe_instances(Filters=wanted)["Reservations"]
-        found = [one["State"]["Name"] for reservation in listed for one in reservation["Instances"]]
-        return sorted(state for state in found if state != "terminated")
+        wanted_values = [
+            {"Name": "tag:eks:nodegroup-name", "Values": [names.node_group_name(self.place)]}
+        ]
+        listed_reservations = self.client("ec2").describe_instances(Filters=wanted_values)[
+            "Reservations"
+        ]
+        result = [
+            instance["State"]["Name"]
+            for reservation in listed_reservations
+            for instance in reservation["Instances"]
+        ]
+        return sorted(state for state in result if state != "terminated")
 
     def until(self, look: Callable[[], Any], wanted: Any) -> Any:
         end = time.monotonic() + WAIT_S
-        while (found := look()) != wanted and time.monotonic() < end:
+        while (result := look()) != wanted and time.monotonic() < end:
             time.sleep(0.1)
-        return found
+        return result
 
     def pass_time(self, span: timedelta, **more: Any) -> None:
         """Put the endpoint's clock forward; what that makes due has been fired then."""
@@ -151,24 +159,29 @@ class Guard:
 
     def schedules(self) -> list[str]:
         return [
-            one["Name"]
-            for one in self.client("scheduler").list_schedules(GroupName=self.group)["Schedules"]
+            schedule["Name"]
+            for schedule in self.client("scheduler").list_schedules(GroupName=self.group)[
+                "Schedules"
+            ]
         ]
 
     def functions(self) -> set[str]:
         mine = {names.guard_function_name(self.place, what) for what in ("stop", "reap")}
         return mine & {
-            one["FunctionName"] for one in self.client("lambda").list_functions()["Functions"]
+            function["FunctionName"]
+            for function in self.client("lambda").list_functions()["Functions"]
         }
 
     def rules(self) -> list[str]:
-        found = self.client("events").list_rules()["Rules"]
-        return [one["Name"] for one in found if one.get("ScheduleExpression") == "rate(5 minutes)"]
+        result = self.client("events").list_rules()["Rules"]
+        return [
+            item["Name"] for item in result if item.get("ScheduleExpression") == "rate(5 minutes)"
+        ]
 
     def budgets(self) -> list[str]:
         return [
-            one["BudgetName"]
-            for one in (
+            budget["BudgetName"]
+            for budget in (
                 self.client("budgets")
                 .describe_budgets(AccountId=FICTITIOUS_ACCOUNT)
                 .get("Budgets", [])
@@ -206,9 +219,9 @@ class Guard:
         budgets = self.client("budgets")
         mine = {"AccountId": FICTITIOUS_ACCOUNT, "BudgetName": names.budget_name(self.place)}
         actual = [
-            one
-            for one in budgets.describe_notifications_for_budget(**mine)["Notifications"]
-            if one["NotificationType"] == "ACTUAL"
+            item
+            for item in budgets.describe_notifications_for_budget(**mine)["Notifications"]
+            if item["NotificationType"] == "ACTUAL"
         ]
         (topic,) = {
             str(subscriber["Address"])
@@ -222,7 +235,7 @@ class Guard:
     def passes(self) -> list[float]:
         """How many instances each pass of the reaper published."""
         now = self.endpoint.now()
-        said = self.client("cloudwatch").get_metric_statistics(
+        metric_statistics = self.client("cloudwatch").get_metric_statistics(
             Namespace=names.guard_namespace(self.place),
             MetricName=INSTANCES_ALIVE,
             Period=60,
@@ -230,17 +243,17 @@ class Guard:
             EndTime=now + timedelta(days=1),
             Statistics=["Maximum"],
         )
-        return [point["Maximum"] for point in said["Datapoints"]]
+        return [point["Maximum"] for point in metric_statistics["Datapoints"]]
 
 
 def test_the_rule_makes_the_reaper_look_and_the_one_shot_ends_the_lease(guard: Guard) -> None:
     guard.pass_time(timedelta(minutes=5, seconds=1))
-    looked = guard.until(guard.passes, [float(NODES)])
+    looked_until = guard.until(guard.passes, [float(NODES)])
     between = guard.states()
 
     guard.pass_time(timedelta(hours=HOURS, minutes=1))
 
-    assert (looked, between) == ([float(NODES)], ["running"] * NODES)
+    assert (looked_until, between) == ([float(NODES)], ["running"] * NODES)
     assert guard.until(guard.states, []) == []
     assert guard.schedules() == []
 

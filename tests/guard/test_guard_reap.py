@@ -69,10 +69,10 @@ def test_a_stop_is_due_at_the_deadline(world, start):
 def test_the_reaper_writes_the_fence_that_the_one_shot_stop_could_not(world, start, passes):
     start(hours=2)
     world.advance(125)
-    gone = world.alive
+    gone_alive = world.alive
     passes(0)
 
-    assert (gone, world.fired) == ([], ["stop-r1"])
+    assert (gone_alive, world.fired) == ([], ["stop-r1"])
     assert world.read(FENCE_KEY)["state"] == "stopped"
 
 

@@ -63,8 +63,8 @@ def test_a_lever_is_pulled_once(stubborn, passes):
 def test_a_lever_that_auto_scaling_refuses_is_said(stubborn, passes):
     stubborn.refuses = {"autoscaling.suspend_processes": ["AccessDenied"]}
     assert any(
-        f"holding Auto Scaling group {SCALING_GROUP} at 0 failed: AccessDenied" in one
-        for one in passes(10).failures
+        f"holding Auto Scaling group {SCALING_GROUP} at 0 failed: AccessDenied" in failure
+        for failure in passes(10).failures
     )
 
 

@@ -55,20 +55,20 @@ def test_the_lease_says_who_may_have_the_fleet_until_when(world, start):
 
 def test_the_one_shot_stop_fires_at_the_deadline_and_needs_no_lambda(world, start):
     start("r1", hours=2)
-    made = world.schedules["stop-r1"]
+    stop_r1 = world.schedules["stop-r1"]
 
-    assert (made["ScheduleExpression"], made["ScheduleExpressionTimezone"]) == (
+    assert (stop_r1["ScheduleExpression"], stop_r1["ScheduleExpressionTimezone"]) == (
         "at(2026-11-21T10:00:00)",
         "UTC",
     )
-    assert (made["ActionAfterCompletion"], made["FlexibleTimeWindow"]) == (
+    assert (stop_r1["ActionAfterCompletion"], stop_r1["FlexibleTimeWindow"]) == (
         "DELETE",
         {"Mode": "OFF"},
     )
-    assert made["Target"]["Arn"] == "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
-    assert made["Target"]["RoleArn"] == GUARDED.scheduler_role_arn
-    assert made["Target"]["DeadLetterConfig"] == {"Arn": GUARDED.dead_letter_arn}
-    assert json.loads(made["Target"]["Input"]) == {
+    assert stop_r1["Target"]["Arn"] == "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
+    assert stop_r1["Target"]["RoleArn"] == GUARDED.scheduler_role_arn
+    assert stop_r1["Target"]["DeadLetterConfig"] == {"Arn": GUARDED.dead_letter_arn}
+    assert json.loads(stop_r1["Target"]["Input"]) == {
         "ClusterName": "tandem-home",
         "NodegroupName": "home-trn2",
         "ScalingConfig": {"MinSize": 0, "DesiredSize": 0},
@@ -88,7 +88,7 @@ def test_nothing_is_raised_before_lease_and_stop_are_there(world, start):
     )
     start()
 
-    assert [one for one in seen if one[0] == "eks.update_nodegroup_config"] == [
+    assert [item for item in seen if item[0] == "eks.update_nodegroup_config"] == [
         ("eks.update_nodegroup_config", True, True)
     ]
 
@@ -110,17 +110,17 @@ def test_the_labels_that_a_start_takes_off_are_those_of_the_charts():
 
 
 def refusal(start, words, error=InputError, **more):
-    with pytest.raises(error, match=words) as told:
+    with pytest.raises(error, match=words) as result:
         start(**more)
-    assert told.value.change
-    return told.value
+    assert result.value.change
+    return result.value
 
 
 def test_a_start_behind_a_fence_is_refused(world, start, halt):
     halt("enough")
-    told = refusal(start, "fenced by anna at 2026-11-21 08:00 UTC: enough")
-    assert (size(world), world.schedules, told.exit_code) == (0, {}, 2)
-    assert "tandem stop --release --env home" in told.change
+    result = refusal(start, "fenced by anna at 2026-11-21 08:00 UTC: enough")
+    assert (size(world), world.schedules, result.exit_code) == (0, {}, 2)
+    assert "tandem stop --release --env home" in result.change
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"state": 1}'])
@@ -261,11 +261,11 @@ def test_a_start_that_cannot_see_raises_nothing(world, start, operation):
 def test_a_start_that_cannot_arm_raises_nothing_and_gives_its_lease_back(world, start, operation):
     world.down = {operation}
     refusal(start, "failed", ExternalError)
-    raised = size(world)
+    raised_size = size(world)
     world.down = set()
     start("r2")
 
-    assert (raised, size(world)) == (0, 1)
+    assert (raised_size, size(world)) == (0, 1)
 
 
 def test_a_schedule_that_is_not_as_it_was_asked_for_raises_nothing(world, start):
@@ -321,9 +321,9 @@ def test_a_start_that_dies_leaves_nothing_that_no_stop_ends(world, start, calls)
     with pytest.raises(Crash):
         start(hours=2)
     world.dies_after = None
-    raised = size(world)
+    raised_size = size(world)
 
-    assert not raised or (lease_key("r1") in world.objects and "stop-r1" in world.schedules)
+    assert not raised_size or (lease_key("r1") in world.objects and "stop-r1" in world.schedules)
     world.advance(125)
     assert world.alive == []
 
@@ -364,17 +364,17 @@ def test_a_stop_while_a_raise_is_under_way_has_the_last_word(world, start, halt,
 
 @pytest.mark.parametrize("call", range(1, CALLS + 1))
 def test_of_two_starts_at_once_one_has_the_fleet(world, start, call):
-    won = []
+    won_values = []
 
     def begin(run):
         with contextlib.suppress(InputError):
-            won.append(start(run, nodes=1))
+            won_values.append(start(run, nodes=1))
 
     world.interrupt(lambda: begin("r2"), skip=call - 1)
     begin("r1")
 
-    assert [one.lease.run for one in won] == [world.read(POINTER_KEY)["run"]]
-    assert list(world.schedules) == [f"stop-{won[0].lease.run}"]
+    assert [item.lease.run for item in won_values] == [world.read(POINTER_KEY)["run"]]
+    assert list(world.schedules) == [f"stop-{won_values[0].lease.run}"]
     assert size(world) == 1
 
 

@@ -117,7 +117,7 @@ def test_a_failure_is_told_every_hour_again(world, start, halt, passes):
     halt()
     passes(240)
 
-    assert sum("NOT stopped" in one["subject"] for one in world.told) == 4
+    assert sum("NOT stopped" in item["subject"] for item in world.told) == 4
 
 
 def test_a_functions_stop_counts_nothing_that_a_pass_of_the_reaper_counts(world, start, halt):
@@ -139,7 +139,7 @@ def test_a_change_is_told_once(world, start, halt, passes):
     start()
     halt()
     passes(60)
-    assert [one["subject"] for one in world.told] == [
+    assert [item["subject"] for item in world.told] == [
         "Tandem home: fleet being stopped",
         "Tandem home: fleet gone",
     ]
@@ -148,11 +148,11 @@ def test_a_change_is_told_once(world, start, halt, passes):
 def test_a_change_that_could_not_be_told_is_told_by_the_next_pass(world, start, halt, passes):
     start()
     world.down = {"sns"}
-    told = halt().messages
+    messages = halt().messages
     world.down = set()
     passes(0)
 
-    assert (told, len(world.told)) == ((), 1)
+    assert (messages, len(world.told)) == ((), 1)
 
 
 def test_a_stopped_fence_is_not_written_for_ever(world, start, halt, passes):
@@ -184,7 +184,7 @@ def test_s3_out_of_reach_does_not_keep_the_fleet_up(world, start, halt):
     world.advance(3)
 
     assert (size(world), world.alive) == (0, [])
-    assert any("stop.json" in one for one in report.failures)
+    assert any("stop.json" in failure for failure in report.failures)
     assert report.metrics["stop_failures"] == 1
 
 
@@ -213,12 +213,12 @@ def test_a_call_that_fails_once_is_made_good_by_the_next_pass(
 ):
     start()
     world.refuses = {operation: [code]}
-    failed = halt(publishes_metrics=True).failures
+    failed_failures = halt(publishes_metrics=True).failures
     passes(30)
 
     # asked again by the stop
     at_once = (operation, code) == ("eks.update_nodegroup_config", "ThrottlingException")
-    assert (failed == ()) == at_once
+    assert (failed_failures == ()) == at_once
     assert (world.alive, world.read(FENCE_KEY)["state"], size(world)) == ([], "stopped", 0)
 
 
@@ -307,7 +307,7 @@ def test_an_instance_that_ec2_will_not_end_keeps_no_other(world, start, halt, pa
     halt()
     report = passes(20)
 
-    assert [one.id for one in world.alive] == [world.machines[0].id]
+    assert [machine.id for machine in world.alive] == [world.machines[0].id]
     assert f"terminating {world.machines[0].id} failed: OperationNotPermitted" in "; ".join(
         report.failures
     )
@@ -365,7 +365,7 @@ def strange(world) -> World:
 def test_a_node_group_of_another_is_not_touched(strange, halt, passes):
     halt()
     passes(120)
-    assert (size(strange), [one.state for one in strange.machines]) == (1, ["running"])
+    assert (size(strange), [machine.state for machine in strange.machines]) == (1, ["running"])
     assert (
         strange.calls["eks.update_nodegroup_config"]
         == strange.calls["ec2.terminate_instances"]
@@ -435,4 +435,4 @@ def test_lifting_is_refused_where_somebody_writes_the_fence_at_that_moment(world
 def test_the_words_of_aws_are_kept_to_a_line(world, halt):
     world.start_s = 0
     world.between = lambda operation: (_ for _ in ()).throw(refused("X", operation, "a\n" * 1000))
-    assert all("\n" not in one and len(one) < 500 for one in halt().failures)
+    assert all("\n" not in failure and len(failure) < 500 for failure in halt().failures)

@@ -23,7 +23,7 @@ EVENT = {
 
 
 def states(world: World) -> list[str]:
-    return [one.state for one in world.machines]
+    return [machine.state for machine in world.machines]
 
 
 def test_a_schedule_fires_once_at_its_time_and_is_gone(world):

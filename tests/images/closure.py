@@ -46,20 +46,20 @@ def closure(modules: Iterable[str], root: Path = ROOT) -> set[str]:
     """Return the files of `modules` and of all of ours that they import, the packages on the way
     included."""
     waiting = {file for name in modules if (file := file_of(name, root))}
-    found: set[str] = set()
+    result: set[str] = set()
     while waiting:
         file = waiting.pop()
-        if file in found:
+        if file in result:
             continue
-        found.add(file)
+        result.add(file)
         names = [name for name in imported(root / file) if name.split(".")[0] == OURS]
-        waiting |= {each for each in (file_of(name, root) for name in names) if each}
+        waiting |= {item for item in (file_of(name, root) for name in names) if item}
         waiting |= {
             f"{folder.as_posix()}/__init__.py"
             for folder in Path(file).parents
             if (root / folder / "__init__.py").is_file() and folder != Path()
         }
-    return found
+    return result
 
 
 def libraries(files: set[str], root: Path = ROOT) -> set[str]:

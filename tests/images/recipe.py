@@ -39,31 +39,33 @@ def instructions(image: ProjectImage = TOOLS) -> list[Instruction]:
         for line in (ROOT / image.dockerfile).read_text().splitlines()
         if not line.lstrip().startswith("#")
     ]
-    joined = "\n".join(lines).replace("\\\n", " ")
-    found = []
+    joined_copy = "\n".join(lines).replace("\\\n", " ")
+    result = []
     stage = 0
-    for line in filter(None, map(str.strip, joined.splitlines())):
+    for line in filter(None, map(str.strip, joined_copy.splitlines())):
         word, _, text = line.partition(" ")
         stage += word == "FROM"
-        found.append(Instruction(stage, word, " ".join(text.split())))
-    return found
+        result.append(Instruction(stage, word, " ".join(text.split())))
+    return result
 
 
 def folder_inside(image: ProjectImage = TOOLS) -> str:
     """Return where the image has what the folder has."""
-    (folder,) = [each.text for each in instructions(image) if each.word == "WORKDIR"]
+    (folder,) = [
+        instruction.text for instruction in instructions(image) if instruction.word == "WORKDIR"
+    ]
     return folder
 
 
 def last_stage(image: ProjectImage = TOOLS) -> list[Instruction]:
     stages = instructions(image)
-    return [each for each in stages if each.stage == stages[-1].stage]
+    return [item for item in stages if item.stage == stages[-1].stage]
 
 
 def text(word: str, image: ProjectImage = TOOLS) -> str:
     """Return the text of the last stage's only instruction of a kind."""
-    (found,) = [each.text for each in last_stage(image) if each.word == word]
-    return found
+    (result,) = [item.text for item in last_stage(image) if item.word == word]
+    return result
 
 
 def environment(folder: Path, image: ProjectImage = TOOLS) -> dict[str, str]:
@@ -83,14 +85,14 @@ def install(image: ProjectImage) -> None:
     folder.mkdir(exist_ok=True)
     steps, _ = _build_steps(image)
     stamp = folder / STAMP
-    wanted = _digest(steps, image)
-    if stamp.exists() and stamp.read_text() == wanted:
+    wanted_digest = _digest(steps, image)
+    if stamp.exists() and stamp.read_text() == wanted_digest:
         return
     sys.stdout.write(f"==> packages of the image {image.name} into {folder.name}\n")
     stamp.unlink(missing_ok=True)
     shutil.rmtree(folder / "packages", ignore_errors=True)
     _carry_out(steps, image)
-    stamp.write_text(wanted)
+    stamp.write_text(wanted_digest)
 
 
 def built(image: ProjectImage = TOOLS) -> Path:
@@ -102,8 +104,8 @@ def built(image: ProjectImage = TOOLS) -> Path:
     folder = FOLDERS[image]
     steps, rest = _build_steps(image)
     stamp = folder / STAMP
-    is_installed = stamp.exists() and stamp.read_text() == _digest(steps, image)
-    assert is_installed, f"run first: .venv/bin/python tests/images/recipe.py {image.name}"
+    is_installed_value = stamp.exists() and stamp.read_text() == _digest(steps, image)
+    assert is_installed_value, f"run first: .venv/bin/python tests/images/recipe.py {image.name}"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         shutil.rmtree(folder / "source", ignore_errors=True)
@@ -114,16 +116,16 @@ def built(image: ProjectImage = TOOLS) -> Path:
 def _build_steps(image: ProjectImage) -> tuple[list[Instruction], list[Instruction]]:
     """Return what the build stage installs, and what it does after it: copy our source and list the
     packages."""
-    stage = [each for each in instructions(image) if each.stage == 1]
-    source = next(index for index, each in enumerate(stage) if each.text == "tandem source/tandem")
+    stage = [instruction for instruction in instructions(image) if instruction.stage == 1]
+    source = next(index for index, item in enumerate(stage) if item.text == "tandem source/tandem")
     return stage[:source], stage[source:]
 
 
 def _digest(steps: list[Instruction], image: ProjectImage) -> str:
     files = [source for step in steps if step.word == "COPY" for source in step.text.split()[:-1]]
     contents = [(ROOT / file).read_text() for file in files]
-    said = [sys.version, *contents, *(f"{step.word} {step.text}" for step in steps), _base(image)]
-    return hashlib.sha256("\n".join(said).encode()).hexdigest()
+    result = [sys.version, *contents, *(f"{step.word} {step.text}" for step in steps), _base(image)]
+    return hashlib.sha256("\n".join(result).encode()).hexdigest()
 
 
 def _base(image: ProjectImage) -> str:

@@ -35,7 +35,7 @@ def lint(path: Path) -> set[str]:
         text=True,
         check=True,
     )
-    return {found["code"] for found in json.loads(done.stdout)}
+    return {document["code"] for document in json.loads(done.stdout)}
 
 
 @each_image
@@ -152,7 +152,7 @@ def pins(file: str) -> dict[str, str]:
     ],
 )
 def test_every_package_is_the_one_that_the_tests_use(file: str) -> None:
-    tested = pins("requirements.txt")
+    tested_pins = pins("requirements.txt")
     assert {
-        name: version for name, version in pins(file).items() if tested.get(name) != version
+        name: version for name, version in pins(file).items() if tested_pins.get(name) != version
     } == {}

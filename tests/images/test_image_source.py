@@ -80,12 +80,12 @@ def patterns(image: ProjectImage) -> list[str]:
 
 
 def test_each_package_of_the_run_image_has_a_module_that_is_imported() -> None:
-    needed = closure(ENTRIES[RUN])
+    needed_closure = closure(ENTRIES[RUN])
     modules = [pattern for pattern in patterns(RUN) if pattern.endswith(".py")]
     idle = [
         pattern
         for pattern in modules
-        if not needed & {str(path.relative_to(ROOT)) for path in ROOT.glob(pattern)}
+        if not needed_closure & {str(path.relative_to(ROOT)) for path in ROOT.glob(pattern)}
     ]
     assert (idle, "tandem/run/**/*.py" in modules) == ([], True)
 
@@ -93,12 +93,12 @@ def test_each_package_of_the_run_image_has_a_module_that_is_imported() -> None:
 def test_the_run_image_has_every_other_file_of_its_packages() -> None:
     """What is read at run time: declared data, prompts, claims, the report's templates."""
     packages = {str(PurePath(file).parent) for file in closure(ENTRIES[RUN])} - {"tandem"}
-    listed = subprocess.run(
+    listed_text = subprocess.run(
         ["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     data = {
         file
-        for file in listed.split()
+        for file in listed_text.split()
         if PurePath(file).suffix != ".py" and "requirements" not in file
     }
     assert data - set(RUN.source_files()) == set()
@@ -133,7 +133,7 @@ def test_no_list_at_the_root_stands_before_those_of_the_images() -> None:
 
 @each_image
 def test_the_dockerfile_copies_all_that_is_admitted(image: ProjectImage) -> None:
-    copied = {
+    copied_files = {
         file
         for step in instructions(image)
         if step.word == "COPY" and not step.text.startswith("--from")
@@ -141,12 +141,12 @@ def test_the_dockerfile_copies_all_that_is_admitted(image: ProjectImage) -> None
         for file in admitted(source, image)
     }
 
-    assert set(image.source_files()) - copied == {image.dockerfile}
+    assert set(image.source_files()) - copied_files == {image.dockerfile}
 
 
 @each_image
 def test_two_images_share_no_tag(image: ProjectImage) -> None:
-    assert [other.name for other in ENTRIES if other.tag() == image.tag()] == [image.name]
+    assert [entry.name for entry in ENTRIES if entry.tag() == image.tag()] == [image.name]
 
 
 def pinned(image: ProjectImage = TOOLS) -> set[str]:
@@ -158,7 +158,7 @@ def imported(image: ProjectImage) -> set[str]:
     """The distributions of which a command imports something."""
     distributions = importlib.metadata.packages_distributions()
     names = libraries(closure(ENTRIES[image])) - set(sys.stdlib_module_names) - FROM_A_FLAG
-    return {normalize_name(found) for name in names for found in distributions[name]}
+    return {normalize_name(distribution) for name in names for distribution in distributions[name]}
 
 
 def required(image: ProjectImage) -> set[str]:
@@ -169,15 +169,15 @@ def required(image: ProjectImage) -> set[str]:
         parent, extra = waiting.pop()
         for line in importlib.metadata.requires(parent) or []:
             requirement = Requirement(line)
-            asked = requirement.marker is None or any(
+            asked_value = requirement.marker is None or any(
                 requirement.marker.evaluate(
                     {"extra": extra, "python_version": python, "python_full_version": f"{python}.0"}
                 )
                 for python in ("3.11", "3.13")
             )
             name = normalize_name(requirement.name)
-            if asked and (name in pinned(image) or requirement.marker is None):
-                needs = {(name, wanted) for wanted in ("", *requirement.extras)} - seen
+            if asked_value and (name in pinned(image) or requirement.marker is None):
+                needs = {(name, wanted_item) for wanted_item in ("", *requirement.extras)} - seen
                 seen |= needs
                 waiting += needs
     return {name for name, _ in seen}

@@ -108,9 +108,7 @@ def test_llmperfs_recipe_names_the_commit_and_tokenizer_that_it_takes() -> None:
 
 def test_a_component_is_told_by_its_package_url(tmp_path: Path) -> None:
     document = write(tmp_path, "--base", "python:3", "--component", "pkg:npm/%40scope/name@1.2")
-    [component] = [
-        found for found in document["components"] if found["purl"].startswith("pkg:npm/")
-    ]
+    [component] = [item for item in document["components"] if item["purl"].startswith("pkg:npm/")]
     assert (component["name"], component["version"]) == ("@scope/name", "1.2")
 
 

@@ -66,9 +66,9 @@ def test_resolve_leaves_the_base_to_its_dockerfile(
 
     main(["images", "--resolve", "--json", *folders(specs)])
 
-    asked = json.loads(capsys.readouterr().out)["digests"]
-    assert asked != {}
-    assert TOOLS.base().reference not in asked
+    asked_digests = json.loads(capsys.readouterr().out)["digests"]
+    assert asked_digests != {}
+    assert TOOLS.base().reference not in asked_digests
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["as text", "as JSON"])
@@ -78,9 +78,9 @@ def test_show_names_the_images_that_pods_pull(
     main(["show", *form, "post-us-east-2", *folders(specs)])
 
     registry = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
-    said = capsys.readouterr().out
+    text = capsys.readouterr().out
     for image in PROJECT_IMAGES:
-        assert f"{registry}/tandem-post-us-east-2-{image.name}:{image.tag()}" in said
+        assert f"{registry}/tandem-post-us-east-2-{image.name}:{image.tag()}" in text
 
 
 def test_show_names_no_image_that_the_environment_does_not_need(

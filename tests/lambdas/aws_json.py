@@ -46,8 +46,8 @@ def serving() -> Iterator[Aws]:
         if question.method == "POST":
             # Lambda alone names its operation by the path
             target = question.headers["X-Amz-Target"] or "Invoke"
-            status, said = aws.answer(target.rpartition(".")[2], body)
-            return status, {}, json.dumps(said).encode()
+            status, result = aws.answer(target.rpartition(".")[2], body)
+            return status, {}, json.dumps(result).encode()
         if aws.lost:
             aws.lost -= 1
             return None

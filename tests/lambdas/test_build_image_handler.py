@@ -101,10 +101,12 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     spec = importlib.util.spec_from_file_location("build_image_handler", FILE)
     assert spec is not None
     assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    monkeypatch.setattr(loaded, "time", SimpleNamespace(sleep=lambda _: None, time=lambda: NOW))
-    return loaded
+    loaded_module_from_spec = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded_module_from_spec)
+    monkeypatch.setattr(
+        loaded_module_from_spec, "time", SimpleNamespace(sleep=lambda _: None, time=lambda: NOW)
+    )
+    return loaded_module_from_spec
 
 
 def event(aws: Aws, request: str = "Create", **more: Any) -> dict[str, Any]:

@@ -49,10 +49,12 @@ def watched(
 ) -> MonitoringScope:
     """A committed environment; `only` some of its experiments, and other settings of
     `observability`."""
-    whole = hosted.watched(name)
-    settings = whole.environment.observability.model_copy(update=observability)
-    members = tuple(one for one in whole.experiments if only is None or one.experiment.name in only)
-    environment = whole.environment.model_copy(update={"observability": settings})
+    result = hosted.watched(name)
+    settings = result.environment.observability.model_copy(update=observability)
+    members = tuple(
+        item for item in result.experiments if only is None or item.experiment.name in only
+    )
+    environment = result.environment.model_copy(update={"observability": settings})
     return MonitoringScope(environment=environment, experiments=members)
 
 
@@ -72,13 +74,13 @@ def crowded(count: int) -> MonitoringScope:
 
 def of(found: EnvironmentAlarms, what: str, variant: str | None = None) -> MetricAlarm:
     """The one alarm on something; of one variant of the post's experiment."""
-    named = f"-{what}-{EXPERIMENT}-{variant}" if variant else f"-{what}"
-    (one,) = [
+    named_value = f"-{what}-{EXPERIMENT}-{variant}" if variant else f"-{what}"
+    (result,) = [
         alarm
         for alarm in found.alarms
-        if alarm.anchor == what and re.search(rf"{named}(-|$)", alarm.name)
+        if alarm.anchor == what and re.search(rf"{named_value}(-|$)", alarm.name)
     ]
-    return one
+    return result
 
 
 def every(**observability) -> EnvironmentAlarms:

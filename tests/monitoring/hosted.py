@@ -25,32 +25,32 @@ ROOT = Path(__file__).parents[2]
 def watched(environment: str) -> MonitoringScope:
     """Return what a committed environment watches."""
     workspace = load_workspace(ROOT / "environments", ROOT / "experiments", (environment,))
-    found = workspace.environments[environment].record
-    hosted = [workspace.experiments[name].record for name in found.experiments]
-    return build_scope(found, hosted)
+    record = workspace.environments[environment].record
+    hosted_records = [workspace.experiments[name].record for name in record.experiments]
+    return build_scope(record, hosted_records)
 
 
 def changed(environment: str, **sections: dict[str, Any]) -> MonitoringScope:
     """Return a committed environment's scope with some values of some sections changed."""
-    whole = watched(environment)
-    values = whole.environment.model_dump(mode="json")
-    for section, given in sections.items():
-        values[section] = {**(values[section] or {}), **given}
-    other = Environment.model_validate_json(json.dumps(values))
-    return MonitoringScope(environment=other, experiments=whole.experiments)
+    result = watched(environment)
+    values = result.environment.model_dump(mode="json")
+    for section, given_section in sections.items():
+        values[section] = {**(values[section] or {}), **given_section}
+    record = Environment.model_validate_json(json.dumps(values))
+    return MonitoringScope(environment=record, experiments=result.experiments)
 
 
 def asking(environment: str, experiment: str, **given: Any) -> MonitoringScope:
     """Return the scope of one committed experiment with some of its values changed."""
-    whole = watched(environment)
-    (one,) = [
+    result = watched(environment)
+    (value,) = [
         watching.experiment
-        for watching in whole.experiments
+        for watching in result.experiments
         if watching.experiment.name == experiment
     ]
     return build_scope(
-        whole.environment,
-        [Experiment.model_validate_json(json.dumps(one.model_dump(mode="json") | given))],
+        result.environment,
+        [Experiment.model_validate_json(json.dumps(value.model_dump(mode="json") | given))],
     )
 
 
@@ -73,8 +73,8 @@ def graphs(dashboard: Dashboard) -> list[GraphWidget]:
 
 def graph(dashboard: Dashboard, title: str) -> GraphWidget:
     """Return the one graph whose title begins so."""
-    (found,) = [one for one in graphs(dashboard) if one.title.startswith(title)]
-    return found
+    (result,) = [item for item in graphs(dashboard) if item.title.startswith(title)]
+    return result
 
 
 def words(dashboard: Dashboard) -> str:

@@ -31,8 +31,8 @@ class Sent:
 
 def sample(publisher: str) -> dict[str, Any]:
     """Return the recording of a publisher, as its file has it."""
-    found: dict[str, Any] = json.loads((SAMPLES / f"{publisher}.json").read_text())
-    return found
+    document: dict[str, Any] = json.loads((SAMPLES / f"{publisher}.json").read_text())
+    return document
 
 
 @cache
@@ -43,7 +43,7 @@ def sent(publisher: str) -> frozenset[Sent]:
 
 def sends(publisher: str, metric: str, dimensions: frozenset[str]) -> bool:
     """Return whether a recording has this metric with exactly these dimensions."""
-    return any(one.name == metric and one.dimensions == dimensions for one in sent(publisher))
+    return any(item.name == metric and item.dimensions == dimensions for item in sent(publisher))
 
 
 def events(publisher: str, kind: str) -> list[dict[str, Any]]:

@@ -54,8 +54,8 @@ def scraper(values: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def job(scraper: dict[str, Any]) -> dict[str, Any]:
-    (found,) = scraper["prometheus"]["config"]["scrape_configs"]
-    return dict(found)
+    (scrape_config,) = scraper["prometheus"]["config"]["scrape_configs"]
+    return dict(scrape_config)
 
 
 def keys(values: Any, path: str) -> Iterator[str]:
@@ -69,23 +69,28 @@ def keys(values: Any, path: str) -> Iterator[str]:
 
 def test_every_key_is_one_of_the_charts(values: dict[str, Any]) -> None:
     plain = {key: value for key, value in values.items() if key != "agents"}
-    written = {
+    written_values = {
         *keys(plain, ""),
         *(key for agent in values["agents"] for key in keys(agent, "agent")),
     }
     # a comment of the chart names that one: "override root"
-    assert written - {"agent/tolerations"} <= set(KNOWN)
+    assert written_values - {"agent/tolerations"} <= set(KNOWN)
 
 
 def test_container_insights_is_on_and_everything_else_off(values: dict[str, Any]) -> None:
-    enabled = {key: value["enabled"] for key, value in values.items() if isinstance(value, dict)}
-    assert {key for key, on in enabled.items() if on} == {"containerInsights", "containerLogs"}
+    enabled_by_name = {
+        key: value["enabled"] for key, value in values.items() if isinstance(value, dict)
+    }
+    assert {key for key, on in enabled_by_name.items() if on} == {
+        "containerInsights",
+        "containerLogs",
+    }
     assert {
         "applicationSignals",
         "otelContainerInsights",
         "neuronMonitor",
         "dcgmExporter",
-    } <= enabled.keys()
+    } <= enabled_by_name.keys()
 
 
 def test_one_pod_reads_the_servers_and_stays_on_the_system_nodes(scraper: dict[str, Any]) -> None:
@@ -94,7 +99,7 @@ def test_one_pod_reads_the_servers_and_stays_on_the_system_nodes(scraper: dict[s
 
 def test_the_reader_is_a_pod_that_a_network_policy_can_admit(scraper: dict[str, Any]) -> None:
     policies = (ROOT / "manifests").rglob("base/*.yaml")
-    admitted = [
+    admitted_values = [
         source["namespaceSelector"]["matchExpressions"][0]["values"]
         for file in policies
         for body in bodies(file)
@@ -103,8 +108,8 @@ def test_the_reader_is_a_pod_that_a_network_policy_can_admit(scraper: dict[str, 
     ]
 
     assert scraper["hostNetwork"] is False
-    assert admitted
-    assert all(namespaces == [NAMESPACE] for namespaces in admitted)
+    assert admitted_values
+    assert all(namespaces == [NAMESPACE] for namespaces in admitted_values)
 
 
 @pytest.mark.parametrize("page", pages().values(), ids=list(pages()))
@@ -114,10 +119,10 @@ def test_of_a_recorded_page_exactly_the_watched_metrics_are_kept(
     (rule,) = job["metric_relabel_configs"]
     there = set(types(page))
 
-    kept = {name for name in there if re.fullmatch(rule["regex"], name)}
+    kept_names = {name for name in there if re.fullmatch(rule["regex"], name)}
 
-    assert kept == WATCHED_OF_VLLM & there
-    assert kept
+    assert kept_names == WATCHED_OF_VLLM & there
+    assert kept_names
 
 
 def test_everything_kept_becomes_a_metric_with_the_publishers_dimensions(
@@ -126,13 +131,15 @@ def test_everything_kept_becomes_a_metric_with_the_publishers_dimensions(
     processor = scraper["config"]["logs"]["metrics_collected"]["prometheus"]["emf_processor"]
     (declaration,) = processor["metric_declaration"]
 
-    selected = {
+    selected_names = {
         name
         for name in WATCHED_OF_VLLM
-        if any(re.search(each, name) for each in declaration["metric_selectors"])
+        if any(
+            re.search(metric_selector, name) for metric_selector in declaration["metric_selectors"]
+        )
     }
 
-    assert selected == WATCHED_OF_VLLM
+    assert selected_names == WATCHED_OF_VLLM
     assert tuple(map(tuple, declaration["dimensions"])) == PUBLISHERS[VLLM_SCRAPE].dimensions
     assert processor["metric_namespace"] == PUBLISHERS[VLLM_SCRAPE].namespace
 
@@ -141,7 +148,7 @@ def test_everything_kept_becomes_a_metric_with_the_publishers_dimensions(
 def servers() -> dict[str, dict[str, Any]]:
     """Return every committed pod template: file and name to namespace, labels and ports, of servers
     and of all else."""
-    found = {}
+    result = {}
     for file in (
         path for name in ENVIRONMENTS for path in (ROOT / "manifests" / name).rglob("*.yaml")
     ):
@@ -152,29 +159,29 @@ def servers() -> dict[str, dict[str, Any]]:
                     if body["kind"] == "Deployment"
                     else _job_template(body)
                 )
-                found[f"{file.parent.parent.name}/{body['kind']}/{body['metadata']['name']}"] = {
+                result[f"{file.parent.parent.name}/{body['kind']}/{body['metadata']['name']}"] = {
                     "namespace": body["metadata"]["namespace"],
                     "labels": spec["metadata"]["labels"],
                     "ports": [
                         port
-                        for each in spec["spec"]["containers"]
-                        for port in each.get("ports", ())
+                        for container in spec["spec"]["containers"]
+                        for port in container.get("ports", ())
                     ],
                 }
-    return found
+    return result
 
 
 def _job_template(body: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = body["spec"]["jobTemplate"]["spec"]["template"]
-    return found
+    template: dict[str, Any] = body["spec"]["jobTemplate"]["spec"]["template"]
+    return template
 
 
 def scraped(pod: dict[str, Any], job: dict[str, Any]) -> dict[str, str] | None:
     """Return the labels that a pod's lines get, as Prometheus relabels them; None for one that is
     not read."""
     (discovery,) = job["kubernetes_sd_configs"]
-    wanted = dict(pair.split("=") for pair in discovery["selectors"][0]["label"].split(","))
-    if not pod["ports"] or not wanted.items() <= pod["labels"].items():
+    wanted_value = dict(pair.split("=") for pair in discovery["selectors"][0]["label"].split(","))
+    if not pod["ports"] or not wanted_value.items() <= pod["labels"].items():
         return None
     labels = {
         "__meta_kubernetes_namespace": pod["namespace"],
@@ -199,8 +206,8 @@ def test_every_committed_server_is_read_as_its_experiment_and_variant_and_no_oth
     name: str, pod: dict[str, Any], job: dict[str, Any]
 ) -> None:
     is_server = pod["labels"].get("app.kubernetes.io/component") == "server"
-    found = scraped(pod, job)
-    assert found == (
+    result = scraped(pod, job)
+    assert result == (
         {"Namespace": pod["namespace"], "Service": name.rpartition("/")[2]} if is_server else None
     )
 

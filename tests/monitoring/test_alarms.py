@@ -31,8 +31,8 @@ in_every_scope = pytest.mark.parametrize("name", ALL)
 
 
 def each(name: str) -> list[MetricAlarm]:
-    found = ALL[name]
-    return [*found.alarms, *([found.suppressor] if found.suppressor else [])]
+    result = ALL[name]
+    return [*result.alarms, *([result.suppressor] if result.suppressor else [])]
 
 
 def lines(alarm: MetricAlarm) -> list[MetricLine]:
@@ -41,12 +41,12 @@ def lines(alarm: MetricAlarm) -> list[MetricLine]:
 
 @in_every_scope
 def test_an_alarm_reads_what_somebody_was_recorded_to_send(name):
-    sent = {(metrics.BENCH, metric.name) for metric in metrics.list_published_metrics()} | set(
-        metrics.CLOUDWATCH_METRICS
-    )
+    sent_value = {
+        (metrics.BENCH, metric.name) for metric in metrics.list_published_metrics()
+    } | set(metrics.CLOUDWATCH_METRICS)
     for alarm in each(name):
         for line in lines(alarm):
-            (sender,) = (publisher for publisher, metric in sent if metric == line.metric)
+            (sender,) = (publisher for publisher, metric in sent_value if metric == line.metric)
             dimensions = tuple(dimension for dimension, _ in line.dimensions)
             assert dimensions in metrics.PUBLISHERS[sender].dimensions, line
 
@@ -77,25 +77,25 @@ def test_an_alarm_keeps_cloudwatchs_limits(name):
 
 @in_every_scope
 def test_names_are_unique_and_begin_with_the_environments(name):
-    found = ALL[name]
-    named = [
-        one.name
-        for one in (
-            *found.alarms,
-            *found.composites,
-            *([found.suppressor] if found.suppressor else []),
+    result = ALL[name]
+    named_names = [
+        item.name
+        for item in (
+            *result.alarms,
+            *result.composites,
+            *([result.suppressor] if result.suppressor else []),
         )
     ]
-    assert max(Counter(named).values()) == 1
-    assert all(one.startswith(f"{SCOPES[name].environment.name}-") for one in named)
+    assert max(Counter(named_names).values()) == 1
+    assert all(item.startswith(f"{SCOPES[name].environment.name}-") for item in named_names)
 
 
 @in_every_scope
 def test_each_alarm_belongs_to_one_composite_and_none_holds_the_suppressor(name):
-    found = ALL[name]
-    held = Counter(child for composite in found.composites for child in composite.alarms)
-    assert held == Counter(alarm.name for alarm in found.alarms)
-    assert all(composite.anchor == "when-you-are-called" for composite in found.composites)
+    result = ALL[name]
+    held_counter = Counter(child for composite in result.composites for child in composite.alarms)
+    assert held_counter == Counter(alarm.name for alarm in result.alarms)
+    assert all(composite.anchor == "when-you-are-called" for composite in result.composites)
 
 
 @in_every_scope
@@ -111,26 +111,26 @@ def test_a_composite_keeps_cloudwatchs_limits(name):
 
 
 def test_a_hundred_and_thirty_variants_take_several_composites_of_a_kind():
-    named = [composite.name for composite in ALL["130 variants"].composites]
-    assert "post-us-east-2-notify-requests-1" in named
-    assert "post-us-east-2-notify-requests-2" in named
-    assert "post-us-east-2-notify-requests" not in named
+    named_names = [composite.name for composite in ALL["130 variants"].composites]
+    assert "post-us-east-2-notify-requests-1" in named_names
+    assert "post-us-east-2-notify-requests-2" in named_names
+    assert "post-us-east-2-notify-requests" not in named_names
 
 
 def test_without_container_insights_nothing_is_muted_and_no_server_is_watched_and_both_are_said():
-    found = ALL["no Container Insights"]
+    result = ALL["no Container Insights"]
 
-    assert found.suppressor is None
-    assert {one.suppressor for one in found.composites} == {None}
-    assert not {alarm.anchor for alarm in found.alarms} & {
+    assert result.suppressor is None
+    assert {item.suppressor for item in result.composites} == {None}
+    assert not {alarm.anchor for alarm in result.alarms} & {
         "not-ready",
         "not-started",
         "nothing-runs",
     }
     (gap,) = [
-        said
-        for said in list_coverage_gaps(SCOPES["no Container Insights"])
-        if "Container Insights" in said
+        coverage_gap
+        for coverage_gap in list_coverage_gaps(SCOPES["no Container Insights"])
+        if "Container Insights" in coverage_gap
     ]
     assert "nothing is muted" in gap
 
@@ -140,9 +140,11 @@ def test_names_that_join_alike_are_told_apart_and_stay_the_same_from_one_time_to
     (watching,) = plain.experiments
 
     def named(experiment: str, variant: str) -> ExperimentScope:
-        one = watching.experiment.variants[0].model_copy(update={"name": variant})
-        changed = watching.experiment.model_copy(update={"name": experiment, "variants": (one,)})
-        return replace(watching, experiment=changed)
+        variants = watching.experiment.variants[0].model_copy(update={"name": variant})
+        changed_experiment = watching.experiment.model_copy(
+            update={"name": experiment, "variants": (variants,)}
+        )
+        return replace(watching, experiment=changed_experiment)
 
     scope = MonitoringScope(
         environment=plain.environment, experiments=(named("a", "b-c"), named("a-b", "c"))
@@ -172,7 +174,7 @@ def test_a_server_that_runs_nothing_is_watched_only_where_all_variants_fit_the_f
     scope = watched(environment, only=[experiment])
     assert any(alarm.anchor == "not-started" for alarm in build_alarms(scope).alarms) is watched_
     gaps = list_coverage_gaps(scope)
-    assert any(experiment in said and "fit the fleet" in said for said in gaps) is not watched_
+    assert any(experiment in item and "fit the fleet" in item for item in gaps) is not watched_
 
 
 def test_acceptance_is_held_against_the_reference_where_it_has_it():
@@ -191,7 +193,7 @@ def test_acceptance_is_held_against_the_reference_where_it_has_it():
 def test_without_a_reference_no_latency_is_watched_and_it_is_said():
     assert not {alarm.anchor for alarm in every(reference=None).alarms} & {"ttft", "tpot"}
     gaps = list_coverage_gaps(watched(only=["post"], reference=None))
-    assert any("observability.reference is null" in said for said in gaps)
+    assert any("observability.reference is null" in item for item in gaps)
 
 
 @pytest.mark.parametrize(
@@ -207,17 +209,17 @@ def test_a_regression_is_a_median_so_many_percent_above_the_reference(
 
 
 def test_the_look_back_holds_two_rounds_of_the_longest_suite():
-    found = suite("real")
-    prompts = Counter(entry.class_ for entry in found.prompts)
+    result = suite("real")
+    prompts = Counter(entry.class_ for entry in result.prompts)
     # tandem.bench.plan.estimate: at the post's 45 ms a token
-    request_s = 0.5 + 0.045 * found.defaults.max_tokens
+    request_s = 0.5 + 0.045 * result.defaults.max_tokens
 
     # A B B A
     halves = 2
     arms = 2
     one_after_another = {
         streams: sum(halves * math.ceil(count / halves / streams) for count in prompts.values())
-        for streams in found.defaults.concurrency
+        for streams in result.defaults.concurrency
     }
     round_s = arms * request_s * sum(one_after_another.values())
 

@@ -65,11 +65,11 @@ def commands(program: str) -> list[str]:
 
 
 def wanted() -> set[str]:
-    found = {CALLED}
-    for each in (*ALARMS, FLOOR):
-        assert each.suppressor
-        found |= {one.anchor for one in (*each.alarms, *each.composites, each.suppressor)}
-    return found | {one.anchor for one in (*GUARD.alarms, *GUARD.composites)}
+    result = {CALLED}
+    for item in (*ALARMS, FLOOR):
+        assert item.suppressor
+        result |= {row.anchor for row in (*item.alarms, *item.composites, item.suppressor)}
+    return result | {row.anchor for row in (*GUARD.alarms, *GUARD.composites)}
 
 
 def test_every_alarm_has_a_section_and_every_section_an_alarm():
@@ -79,8 +79,8 @@ def test_every_alarm_has_a_section_and_every_section_an_alarm():
 def test_an_alarm_leads_to_the_page_that_has_its_section():
     alarms = [
         alarm
-        for each in (*ALARMS, FLOOR, GUARD)
-        for alarm in (*each.alarms, each.suppressor)
+        for item in (*ALARMS, FLOOR, GUARD)
+        for alarm in (*item.alarms, item.suppressor)
         if alarm
     ]
     pages = {alarm.page: sections((ROOT / "docs" / alarm.page).read_text()) for alarm in alarms}

@@ -30,5 +30,5 @@ def test_the_choices_are_the_classes_and_loads_of_the_suites() -> None:
 
 def test_without_a_baseline_no_speed_up_is_drawn_and_that_is_said() -> None:
     dashboard = posting(variants=[{"name": FAST, **DRAFTED}])
-    assert not [one for one in graphs(dashboard) if "speed-up" in one.title]
+    assert not [graph for graph in graphs(dashboard) if "speed-up" in graph.title]
     assert "there is no baseline" in words(dashboard)

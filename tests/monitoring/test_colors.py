@@ -73,7 +73,8 @@ def contrast(one: str, other: str) -> float:
 )
 def test_any_two_colors_of_a_graph_are_told_apart(palette: tuple[str, ...], sight: str) -> None:
     closest = min(
-        math.dist(seen(one, sight), seen(other, sight)) for one, other in combinations(palette, 2)
+        math.dist(seen(first, sight), seen(second, sight))
+        for first, second in combinations(palette, 2)
     )
     assert closest >= TOLD_APART
 

@@ -45,10 +45,10 @@ def test_a_case_worked_by_hand() -> None:
     scope = changed(DEV, capacity={"usd_per_hour": 2.0}, guard={"budget_usd": 200})
     share = 100 / 730
 
-    found = compute_monitoring_cost(scope)
+    monitoring_cost = compute_monitoring_cost(scope)
 
     assert len(list_published_metrics()) == 14
-    assert amounts(found) == pytest.approx(
+    assert amounts(monitoring_cost) == pytest.approx(
         {
             # 13 figures with a draft, 12 without, in 6 classes + all; 4 and 3 more of all loads
             "metrics of the bench": (13 * 7 + 4 + 12 * 7 + 3) * share,
@@ -59,8 +59,8 @@ def test_a_case_worked_by_hand() -> None:
             "metrics of the log-filter": 1,
             "metrics of the guard": 6,
             "dashboards": 0,  # three small ones, and three are free
-            "alarms": amounts(found)["alarms"],
-            "composite alarms": amounts(found)["composite alarms"],
+            "alarms": amounts(monitoring_cost)["alarms"],
+            "composite alarms": amounts(monitoring_cost)["composite alarms"],
             # 2 nodes the whole month, one of 100 hours, at 6 MB; 2 servers at 4 MB
             "logs taken in": ((2 * 730 + 100) * 6 + 2 * 100 * 4) / 1000,
             "logs kept": ((2 * 730 + 100) * 6 + 2 * 100 * 4) / 1000,  # 30 days
@@ -71,21 +71,21 @@ def test_a_case_worked_by_hand() -> None:
 
 
 def test_alarms_cost_by_the_metrics_that_they_read_and_composites_apiece() -> None:
-    found = amounts(compute_monitoring_cost(watched(POST)))
-    made = build_alarms(watched(POST))
+    result = amounts(compute_monitoring_cost(watched(POST)))
+    alarms = build_alarms(watched(POST))
     guarding = build_guard_alarms(watched(POST).environment)
     read = [
         len({line for line in alarm.lines if isinstance(line, MetricLine)})
         for alarm in (
-            *made.alarms,
-            *([made.suppressor] if made.suppressor else []),
+            *alarms.alarms,
+            *([alarms.suppressor] if alarms.suppressor else []),
             *guarding.alarms,
         )
     ]
 
     assert max(read) > 1
-    assert found["alarms"] == sum(read)
-    assert found["composite alarms"] == len(made.composites) + len(guarding.composites)
+    assert result["alarms"] == sum(read)
+    assert result["composite alarms"] == len(alarms.composites) + len(guarding.composites)
 
 
 def test_a_dashboard_beyond_the_free_ones_or_too_large_is_paid_for() -> None:
@@ -101,22 +101,22 @@ def test_a_dashboard_beyond_the_free_ones_or_too_large_is_paid_for() -> None:
 def test_the_series_of_the_bench_are_those_that_a_run_published() -> None:
     """A real run of two arms; without limits there is no goodput, and only who publishes knows what
     he did not."""
-    found = defaultdict(set)
-    for one in read_rounds(REAL_RUN, "post"):
-        for key in one.values:
+    result = defaultdict(set)
+    for item in read_rounds(REAL_RUN, "post"):
+        for key in item.values:
             _, arm, class_, load = (value for _, value in key.dimensions)
-            found[arm].add((class_, load, key.metric))
-    cells = {row[:2] for rows in found.values() for row in rows if row[1] != "all"}
+            result[arm].add((class_, load, key.metric))
+    cells = {row[:2] for rows in result.values() for row in rows if row[1] != "all"}
     classes = {class_ for class_, _ in cells} - {"all"}
     loads = tuple({int(load) for _, load in cells})
     (watching,) = asking(POST, "post").experiments
 
-    counted = count_bench_series(
+    counted_bench_series = count_bench_series(
         replace(watching, suites={"real": tuple(classes)}, concurrencies=loads)
     )
 
-    not_sent = len(found) * (len(cells) + 1)  # goodput_per_s in each cell, unpublished_rounds once
-    assert counted == sum(map(len, found.values())) + not_sent
+    not_sent = len(result) * (len(cells) + 1)  # goodput_per_s in each cell, unpublished_rounds once
+    assert counted_bench_series == sum(map(len, result.values())) + not_sent
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ def test_the_series_of_the_bench_are_those_that_a_run_published() -> None:
 def test_the_series_of_container_insights_are_those_recorded(
     dimensions: set[str], counted: int
 ) -> None:
-    recorded = [
+    recorded_names = [
         metric["Name"]
         for event in sample(CONTAINER_INSIGHTS)["events"]
         for block in event.get("CloudWatchMetrics", ())
-        for named in block["Dimensions"]
-        if set(named) == dimensions
+        for named_dimension in block["Dimensions"]
+        if set(named_dimension) == dimensions
         for metric in block["Metrics"]
     ]
 
-    assert len(recorded) == len(set(recorded)) == counted
+    assert len(recorded_names) == len(set(recorded_names)) == counted
     assert events(CONTAINER_INSIGHTS, "Node")

@@ -45,17 +45,21 @@ def test_a_drawn_metric_has_the_unit_of_its_graph(environment: str, part: str) -
     for graph in graphs(drawn(environment)[part]):
         for line in graph.lines:
             if isinstance(line, MetricLine) and line.is_visible:
-                watched = CLOUDWATCH_METRICS.get((graph.publisher, line.metric))
-                assert graph.unit == (watched.unit if watched else CATALOGUE[line.metric].unit)
+                watched_cloudwatch_metric = CLOUDWATCH_METRICS.get((graph.publisher, line.metric))
+                assert graph.unit == (
+                    watched_cloudwatch_metric.unit
+                    if watched_cloudwatch_metric
+                    else CATALOGUE[line.metric].unit
+                )
 
 
 def test_one_graph_of_130_variants_finds_those_that_have_no_line() -> None:
-    (whole,) = [
+    (result,) = [
         graph
         for graph in graphs(enormous()["post-drafts-windows"])
         if graph.title.startswith("TPOT of every")
     ]
-    (line,) = whole.lines
+    (line,) = result.lines
     assert isinstance(line, MathExpression)
     assert "Variant=" not in line.text
 

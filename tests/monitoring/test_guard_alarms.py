@@ -19,9 +19,9 @@ every_environment = pytest.mark.parametrize("name", ENVIRONMENTS)
 
 
 def line(alarm: MetricAlarm) -> MetricLine:
-    (found,) = alarm.lines
-    assert isinstance(found, MetricLine)
-    return found
+    (result,) = alarm.lines
+    assert isinstance(result, MetricLine)
+    return result
 
 
 @every_environment
@@ -45,9 +45,9 @@ def test_an_alarm_reads_what_its_publisher_sends_and_says_what_to_do(name):
 
 @every_environment
 def test_each_alarm_notifies_by_one_composite_and_nothing_mutes_it(name):
-    found = build_guard_alarms(ENVIRONMENTS[name])
+    guard_alarms = build_guard_alarms(ENVIRONMENTS[name])
 
-    held = [child for composite in found.composites for child in composite.alarms]
-    assert sorted(held) == sorted(alarm.name for alarm in found.alarms)
-    assert {composite.suppressor for composite in found.composites} == {None}
-    assert found.suppressor is None
+    held_childs = [child for composite in guard_alarms.composites for child in composite.alarms]
+    assert sorted(held_childs) == sorted(alarm.name for alarm in guard_alarms.alarms)
+    assert {composite.suppressor for composite in guard_alarms.composites} == {None}
+    assert guard_alarms.suppressor is None

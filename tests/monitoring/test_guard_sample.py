@@ -27,7 +27,7 @@ SAMPLE = SAMPLES / f"{GUARD}.json"
 @pytest.fixture(scope="module")
 def sent() -> list[dict[str, Any]]:
     """Every PutMetricData of a pass, as it was passed to boto3."""
-    asked: list[dict[str, Any]] = []
+    asked_values: list[dict[str, Any]] = []
     with AwsEndpoint(account="666677778888", region="us-east-2", report=lambda _: None) as endpoint:
         endpoint.client("s3").create_bucket(
             Bucket="tandem-home", CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
@@ -41,9 +41,9 @@ def sent() -> list[dict[str, Any]]:
         )
         clients.cloudwatch.meta.events.register(
             "provide-client-params.cloudwatch.PutMetricData",
-            lambda params, **_: asked.append(params),
+            lambda params, **_: asked_values.append(params),
         )
-        guarded = GuardConfig(
+        guarded_config = GuardConfig(
             environment="home",
             account="666677778888",
             region="us-east-2",
@@ -60,8 +60,8 @@ def sent() -> list[dict[str, Any]]:
             scheduler_role_arn="arn:aws:iam::666677778888:role/home",
             dead_letter_arn="arn:aws:sqs:us-east-2:666677778888:home",
         )
-        run_reaper_pass(clients, guarded, datetime.now(UTC))
-    return asked
+        run_reaper_pass(clients, guarded_config, datetime.now(UTC))
+    return asked_values
 
 
 def recording(asked: list[dict[str, Any]]) -> dict[str, Any]:
@@ -72,11 +72,11 @@ def recording(asked: list[dict[str, Any]]) -> dict[str, Any]:
         "namespace": only["Namespace"],
         "metrics": [
             {
-                "Name": one["MetricName"],
-                "Unit": one["Unit"],
-                "Dimensions": one.get("Dimensions", []),
+                "Name": metric_data["MetricName"],
+                "Unit": metric_data["Unit"],
+                "Dimensions": metric_data.get("Dimensions", []),
             }
-            for one in only["MetricData"]
+            for metric_data in only["MetricData"]
         ],
     }
 
@@ -84,20 +84,20 @@ def recording(asked: list[dict[str, Any]]) -> dict[str, Any]:
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("watch-endpoint")
 def test_a_pass_sends_what_is_recorded(sent: list[dict[str, Any]]) -> None:
-    found = recording(sent)
+    result = recording(sent)
     if os.environ.get("RECORD"):
-        SAMPLE.write_text(json.dumps(found, indent=1) + "\n")
+        SAMPLE.write_text(json.dumps(result, indent=1) + "\n")
 
     def in_order(said: dict[str, Any]) -> dict[str, Any]:
         return {**said, "metrics": sorted(said["metrics"], key=lambda one: str(one["Name"]))}
 
-    assert in_order(json.loads(SAMPLE.read_text())) == in_order(found)
+    assert in_order(json.loads(SAMPLE.read_text())) == in_order(result)
 
 
 def test_the_catalogue_knows_every_metric_of_the_guard_with_its_unit() -> None:
-    known = {
-        name: cloudwatch_unit(one)
-        for (publisher, name), one in CLOUDWATCH_METRICS.items()
+    known_by_name = {
+        name: cloudwatch_unit(cloudwatch_metric)
+        for (publisher, name), cloudwatch_metric in CLOUDWATCH_METRICS.items()
         if publisher == GUARD
     }
-    assert known == METRIC_UNITS
+    assert known_by_name == METRIC_UNITS

@@ -12,10 +12,10 @@ def machine(environment: str) -> Dashboard:
 
 
 def test_a_runtime_whose_counters_stay_zero_is_said_to_have_no_acceptance_of_its_own() -> None:
-    said = words(machine("post-us-east-2"))
-    assert "On nxdi-v0 vLLM's spec_decode counters stay 0" in said
+    result = words(machine("post-us-east-2"))
+    assert "On nxdi-v0 vLLM's spec_decode counters stay 0" in result
     assert not [
-        one for one in graphs(machine("post-us-east-2")) if one.title.startswith("Acceptance")
+        graph for graph in graphs(machine("post-us-east-2")) if graph.title.startswith("Acceptance")
     ]
 
 

@@ -40,5 +40,5 @@ def test_what_is_known_of_the_block_is_said(capacity: dict[str, object], said: s
 
 def test_without_container_insights_no_node_is_counted_and_that_is_said() -> None:
     dashboard = by_part(changed(ENVIRONMENT, observability={"container_insights": False}))["money"]
-    assert {one.publisher for one in graphs(dashboard)} == {"guard", "bench"}
+    assert {item.publisher for item in graphs(dashboard)} == {"guard", "bench"}
     assert "Nodes, hours and USD are not drawn" in words(dashboard)

@@ -29,10 +29,10 @@ def parts(scope: MonitoringScope) -> dict[str, float | None]:
 def test_a_case_worked_by_hand() -> None:
     scope = changed(POST, cluster={"system_nodes": {"instance_type": "m7i.large", "count": 2}})
 
-    found = parts(scope)
+    result = parts(scope)
 
-    watching = found.pop("watching")
-    assert found == pytest.approx(
+    watching = result.pop("watching")
+    assert result == pytest.approx(
         {
             "EKS control plane": 73.0,
             "its logs": 15 * 0.50 + 45 * 0.03,

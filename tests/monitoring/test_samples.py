@@ -24,14 +24,15 @@ DATED = re.compile(r"20\d\d-\d\d")
 
 
 def test_the_bench_was_recorded_to_send_every_published_metric_with_its_unit_and_no_other() -> None:
-    assert {(one.name, one.unit) for one in sent(BENCH)} == {
-        (one.name, cloudwatch_unit(one)) for one in list_published_metrics()
+    assert {(item.name, item.unit) for item in sent(BENCH)} == {
+        (published_metric.name, cloudwatch_unit(published_metric))
+        for published_metric in list_published_metrics()
     }
 
 
 @pytest.mark.parametrize(("publisher", "name"), CLOUDWATCH_METRICS, ids=str)
 def test_a_watched_metric_has_the_unit_of_the_recording(publisher: str, name: str) -> None:
-    units = {one.unit for one in sent(publisher) if one.name == name and one.unit}
+    units = {item.unit for item in sent(publisher) if item.name == name and item.unit}
     assert units <= {cloudwatch_unit(CLOUDWATCH_METRICS[publisher, name])}
 
 
@@ -61,17 +62,20 @@ def test_a_recorded_event_holds_the_values_and_dimensions_that_it_declares(
 ) -> None:
     blocks = event.get("CloudWatchMetrics", [])
     assert isinstance(blocks, list)
-    declared = {metric["Name"] for block in blocks for metric in block["Metrics"]}
+    declared_names = {metric["Name"] for block in blocks for metric in block["Metrics"]}
     dimensions = {name for block in blocks for names in block["Dimensions"] for name in names}
 
-    assert declared | dimensions <= event.keys()
+    assert declared_names | dimensions <= event.keys()
 
 
 def test_what_the_agent_cannot_send_of_a_page_is_not_watched() -> None:
     """It sends gauges, counters and summaries; vLLM's latencies are histograms."""
-    watched = {name for publisher, name in CLOUDWATCH_METRICS if publisher == VLLM_SCRAPE}
+    watched_names = {name for publisher, name in CLOUDWATCH_METRICS if publisher == VLLM_SCRAPE}
     kinds = {
-        kind for page in pages().values() for name, kind in types(page).items() if name in watched
+        kind
+        for page in pages().values()
+        for name, kind in types(page).items()
+        if name in watched_names
     }
     assert kinds == {"gauge", "counter"}
 

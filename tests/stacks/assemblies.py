@@ -121,14 +121,14 @@ def hosted(place: Environment) -> list[Experiment]:
 
 def texts(folder: Path) -> dict[str, bytes]:
     """Return the bytes of every template of an assembly by the name of its stack."""
-    named: dict[str, bytes] = {}
+    named_values: dict[str, bytes] = {}
     for assembly in sorted(folder.glob("assembly-*")):
         artifacts = json.loads((assembly / "manifest.json").read_text())["artifacts"]
         for artifact in artifacts.values():
             if artifact["type"] == "aws:cloudformation:stack":
                 file = artifact["properties"]["templateFile"]
-                named[artifact["properties"]["stackName"]] = (assembly / file).read_bytes()
-    return named
+                named_values[artifact["properties"]["stackName"]] = (assembly / file).read_bytes()
+    return named_values
 
 
 def templates(folder: Path) -> Templates:
@@ -153,7 +153,7 @@ def synth_alone(
 
 def wide_experiment(variants: int) -> Experiment:
     """The post's experiment with so many variants, every name as long as the rules let it be."""
-    post = next(found for found in hosted(environment("post-us-east-2")) if found.name == "post")
+    post = next(item for item in hosted(environment("post-us-east-2")) if item.name == "post")
     update = {
         "name": "e" * 50,
         "variants": tuple(
@@ -169,9 +169,9 @@ def wide_experiment(variants: int) -> Experiment:
 def resources(template: Template, type_: str, **having: Any) -> list[dict[str, Any]]:
     """Return the properties of every resource of a type that has these values."""
     every = [
-        found.get("Properties", {})
-        for found in template["Resources"].values()
-        if found["Type"] == type_
+        resource.get("Properties", {})
+        for resource in template["Resources"].values()
+        if resource["Type"] == type_
     ]
     return [properties for properties in every if having.items() <= properties.items()]
 
@@ -190,5 +190,5 @@ def list_actions(statement: dict[str, Any]) -> list[str]:
 
 def one(template: Template, type_: str) -> dict[str, Any]:
     """Return the properties of the only resource of a type."""
-    (found,) = resources(template, type_)
-    return found
+    (resource,) = resources(template, type_)
+    return resource

@@ -41,20 +41,20 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("all")
     hosts = [(place, assemblies.hosted(place)) for place in assemblies.places()]
-    accepted: list[tuple[str, str]] = []
+    accepted_values: list[tuple[str, str]] = []
 
     def record(construct: IConstruct, id_: str, reason: str) -> None:
         """Note what is accepted, and leave it among the findings: test_policies.py compares the
         two."""
         assert reason
-        accepted.append((construct.node.path, id_))
+        accepted_values.append((construct.node.path, id_))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(finding, "acknowledge_finding", record)
         root = app.build_app(
             hosts, assemblies.inputs().catalogue, outdir=str(folder), validate=False
         )
-    (folder / "accepted_findings.json").write_text(json.dumps(accepted))
+    (folder / "accepted_findings.json").write_text(json.dumps(accepted_values))
     Validations.of(root).add_plugins(AwsSolutionsChecks(root, verbose=False))
     try:
         root.synth()

@@ -67,13 +67,13 @@ def test_cdk_json_has_each_flag_that_the_cli_asks_for(built: Path) -> None:
     (report,) = [
         artifact for artifact in artifacts.values() if artifact["type"] == "cdk:feature-flag-report"
     ]
-    needed = {
+    needed_names = {
         name
         for name, flag in report["properties"]["flags"].items()
         if flag.get("unconfiguredBehavesLike", {}).get("v2", False) != flag["recommendedValue"]
     }
 
-    assert set(json.loads((ROOT / "cdk.json").read_text())["context"]) == needed
+    assert set(json.loads((ROOT / "cdk.json").read_text())["context"]) == needed_names
 
 
 @pytest.mark.parametrize(

@@ -57,5 +57,7 @@ def test_deletion_is_protected_as_declared(stacks: Templates) -> None:
 def test_unknown_version_is_left_to_eks() -> None:
     stack = cdk.Stack(cdk.App(builtin_cloud_formation_validation=False))
     addons.add_addon(stack, "coredns", cluster_ref="there", versions={"coredns": None})
-    unpinned = {"AddonVersion": assertions.Match.absent()}
-    assertions.Template.from_stack(stack).has_resource_properties("AWS::EKS::Addon", unpinned)
+    unpinned_values = {"AddonVersion": assertions.Match.absent()}
+    assertions.Template.from_stack(stack).has_resource_properties(
+        "AWS::EKS::Addon", unpinned_values
+    )

@@ -84,9 +84,9 @@ def list_reads(body: Body) -> Iterator[MetricRead]:
     """Yield every metric that a dashboard reads."""
     for box in body["widgets"]:
         for metric in box["properties"].get("metrics", ()):
-            *named, options = metric if isinstance(metric[-1], dict) else [*metric, {}]
-            if named:
-                yield MetricRead(named[0], named[1], frozenset(named[2::2]))
+            *named_value, options = metric if isinstance(metric[-1], dict) else [*metric, {}]
+            if named_value:
+                yield MetricRead(named_value[0], named_value[1], frozenset(named_value[2::2]))
             for space, dimensions, metric_name, *_ in SEARCHED.findall(
                 options.get("expression", "")
             ):
@@ -104,18 +104,18 @@ def list_publishers(read: MetricRead) -> list[str]:
 
 
 def line(**given: Any) -> MetricLine:
-    whole: dict[str, Any] = {
+    result: dict[str, Any] = {
         "metric": "ttft_ms",
         "namespace": SPACE,
         "dimensions": (("Variant", "fast"), ("PromptClass", "json")),
         "statistic": "p50",
         "label": "fast",
     }
-    return MetricLine(**whole | given)
+    return MetricLine(**result | given)
 
 
 def graph(**given: Any) -> GraphWidget:
-    whole: dict[str, Any] = {
+    result: dict[str, Any] = {
         "title": "TTFT, p50 [ms]",
         "sentence": "Until the first token.",
         "unit": "ms",
@@ -124,7 +124,7 @@ def graph(**given: Any) -> GraphWidget:
         "width": 24,
         "period_s": 300,
     }
-    return GraphWidget(**whole | given)
+    return GraphWidget(**result | given)
 
 
 def draw_graph(
@@ -149,10 +149,10 @@ class TestOneGraph:
             MathExpression(text="a / 60", label="hours", id="b", color="#112233"),
         )
 
-        expression, hidden = draw_graph(draw, graph(lines=lines))["metrics"]
+        expression, hidden_value = draw_graph(draw, graph(lines=lines))["metrics"]
 
         assert expression == [{"expression": "a / 60", "label": "hours", "color": "#112233"}]
-        assert hidden[-1] == {"stat": "p50", "id": "a", "visible": False}
+        assert hidden_value[-1] == {"stat": "p50", "id": "a", "visible": False}
 
     def test_levels_and_moments_are_marked(self, draw: Draw) -> None:
         marks = (
@@ -240,16 +240,16 @@ class TestPublishing:
     def test_all_that_is_drawn_stands_in_a_recording_of_a_publisher_that_its_graph_names(
         self, stacks: Templates, name: str, part: str
     ) -> None:
-        named = {content.publisher for content in graphs(drawn(name)[part])}
+        named_publishers = {content.publisher for content in graphs(drawn(name)[part])}
 
         for read in list_reads(body_of(stacks, name, part)):
             publishers = list_publishers(read)
-            recorded = [
+            recorded_publishers = [
                 publisher
                 for publisher in publishers
                 if sends(publisher, read.metric, read.dimensions)
             ]
-            assert set(recorded) & named, read
+            assert set(recorded_publishers) & named_publishers, read
 
     @pytest.mark.parametrize(("name", "part"), EXPERIMENTS)
     def test_all_that_the_bench_publishes_is_drawn_for_every_experiment(

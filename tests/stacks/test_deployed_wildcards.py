@@ -32,9 +32,10 @@ def words(cell: str) -> tuple[str, ...]:
 def covers(row: Row, actions: frozenset[str], text: str) -> bool:
     """Whether a row has the text and every action of a statement; `kms:*` alone stands for actions
     written out."""
-    known = set(row[0])
+    known_row = set(row[0])
     return text in row[1] and all(
-        action in known or ("kms:*" in known and action.startswith("kms:")) for action in actions
+        action in known_row or ("kms:*" in known_row and action.startswith("kms:"))
+        for action in actions
     )
 
 
@@ -66,14 +67,14 @@ def test_the_page_has_every_wildcard_of_the_templates(
 def test_the_page_has_no_wildcard_that_no_template_has(
     deployed: set[tuple[frozenset[str], str]],
 ) -> None:
-    unused = [
+    unused_values = [
         (text, row[0])
         for row in page_rows()
         for text in row[1]
         if not any(covers(row, actions, text) for actions, of in deployed if of == text)
     ]
 
-    assert unused == []
+    assert unused_values == []
 
 
 def test_every_wildcard_of_the_page_has_a_sentence() -> None:

@@ -19,11 +19,11 @@ pytestmark = pytest.mark.cdk
 
 def artifacts(assembly: Path, name: str) -> dict[str, dict[str, Any]]:
     """Return kind of stack -> its entry in the cloud assembly."""
-    found = json.loads((assembly / f"assembly-{name}" / "manifest.json").read_text())["artifacts"]
+    result = json.loads((assembly / f"assembly-{name}" / "manifest.json").read_text())["artifacts"]
     return {
-        each["properties"]["stackName"].removeprefix(f"{name}-"): {**each, "id": key}
-        for key, each in found.items()
-        if each["type"] == "aws:cloudformation:stack"
+        item["properties"]["stackName"].removeprefix(f"{name}-"): {**item, "id": key}
+        for key, item in result.items()
+        if item["type"] == "aws:cloudformation:stack"
     }
 
 
@@ -37,10 +37,10 @@ def test_the_summary_names_the_stacks_that_are_made(assembly: Path, place: Envir
 def test_a_fleet_left_out_is_a_warning_of_the_synthesis(
     assembly: Path, name: str, warned: bool
 ) -> None:
-    told = "".join(
+    text = "".join(
         path.read_text() for path in (assembly / f"assembly-{name}").glob("*.metadata.json")
     )
-    assert ("no Fleet stack" in told) == warned
+    assert ("no Fleet stack" in text) == warned
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_every_stack_but_a_build_is_protected_as_declared(
     ("name", "qualifier"), [("post-us-east-2", "tandem"), ("on-demand-bounded", "acme")]
 )
 def test_the_bootstrap_is_the_environments_own(assembly: Path, name: str, qualifier: str) -> None:
-    roles = {each["properties"]["assumeRoleArn"] for each in artifacts(assembly, name).values()}
+    roles = {item["properties"]["assumeRoleArn"] for item in artifacts(assembly, name).values()}
     assert all(f"cdk-{qualifier}-deploy-role" in role for role in roles)
 
 
@@ -99,13 +99,13 @@ def test_every_role_has_the_boundary(stacks: Templates) -> None:
 def test_stacks_are_deployed_in_order_and_deleted_in_reverse(
     assembly: Path, later: str, earlier: str
 ) -> None:
-    found = artifacts(assembly, "capacity-block")
-    assert found[earlier]["id"] in found[later]["dependencies"]
+    result = artifacts(assembly, "capacity-block")
+    assert result[earlier]["id"] in result[later]["dependencies"]
 
 
 def test_guard_waits_for_no_cluster_so_that_it_outlives_it(assembly: Path) -> None:
-    found = artifacts(assembly, "capacity-block")
-    assert found["Cluster"]["id"] not in found["Guard"]["dependencies"]
+    result = artifacts(assembly, "capacity-block")
+    assert result["Cluster"]["id"] not in result["Guard"]["dependencies"]
 
 
 def test_templates_spend_no_bytes_on_indentation(assembly: Path) -> None:
@@ -124,20 +124,20 @@ def test_the_newest_bootstrap_that_is_asked_for_is_the_one_the_doctor_looks_for(
         for artifact in json.loads(manifest.read_text())["artifacts"].values()
     ]
 
-    assert max(each[needs] for each in properties if needs in each) == MIN_BOOTSTRAP_VERSION
+    assert max(item[needs] for item in properties if needs in item) == MIN_BOOTSTRAP_VERSION
     assert (
-        max(each["lookupRole"][needs] for each in properties if "lookupRole" in each)
+        max(item["lookupRole"][needs] for item in properties if "lookupRole" in item)
         == MIN_LOOKUP_VERSION
     )
 
 
 def test_every_import_is_exported(stacks: Templates) -> None:
-    exported = {
+    exported_names = {
         output["Export"]["Name"]
         for template in stacks.values()
         for output in template.get("Outputs", {}).values()
     }
-    assert {name for template in stacks.values() for name in imports(template)} <= exported
+    assert {name for template in stacks.values() for name in imports(template)} <= exported_names
 
 
 def imports(found: object) -> list[str]:

@@ -48,9 +48,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
 def deployed(template: tuple[dict[str, Any], Path]) -> Iterator[Deployed]:
     with AwsEndpoint(account=ACCOUNT, region=REGION, report=lambda _: None) as endpoint:
         endpoint.set_fleet(FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1))
-        made = Deployed(endpoint, PLACE)
-        made.deploy(*template)
-        yield made
+        result = Deployed(endpoint, PLACE)
+        result.deploy(*template)
+        yield result
 
 
 class Deployed:
@@ -67,12 +67,12 @@ class Deployed:
         here = {"LocationConstraint": REGION}
         self.s3.create_bucket(Bucket=names.bucket_name(self.place), CreateBucketConfiguration=here)
         self.s3.create_bucket(Bucket="assets", CreateBucketConfiguration=here)
-        for found in template["Resources"].values():
-            if found["Type"] == "AWS::Lambda::Function":
-                key = found["Properties"]["Code"]["S3Key"]
+        for resource in template["Resources"].values():
+            if resource["Type"] == "AWS::Lambda::Function":
+                key = resource["Properties"]["Code"]["S3Key"]
                 (asset,) = folder.glob(f"**/asset.{key.removesuffix('.zip')}")
                 self.s3.put_object(Bucket="assets", Key=key, Body=zipped(asset))
-                found["Properties"]["Code"]["S3Bucket"] = "assets"
+                resource["Properties"]["Code"]["S3Bucket"] = "assets"
         plain = {name: template[name] for name in ("Resources",)}
         cloudformation = self.endpoint.client("cloudformation")
         cloudformation.create_stack(
@@ -97,16 +97,24 @@ class Deployed:
         )
 
     def instances(self) -> list[str]:
-        wanted = [{"Name": "tag:eks:nodegroup-name", "Values": [names.node_group_name(self.place)]}]
-        listed = self.endpoint.client("ec2").describe_instances(Filters=wanted)["Reservations"]
-        found = [one["State"]["Name"] for reservation in listed for one in reservation["Instances"]]
-        return sorted(state for state in found if state != "terminated")
+        wanted_values = [
+            {"Name": "tag:eks:nodegroup-name", "Values": [names.node_group_name(self.place)]}
+        ]
+        listed_reservations = self.endpoint.client("ec2").describe_instances(Filters=wanted_values)[
+            "Reservations"
+        ]
+        result = [
+            instance["State"]["Name"]
+            for reservation in listed_reservations
+            for instance in reservation["Instances"]
+        ]
+        return sorted(state for state in result if state != "terminated")
 
     def until(self, wanted: list[str]) -> list[str]:
         end = time.monotonic() + WAIT_S
-        while (found := self.instances()) != wanted and time.monotonic() < end:
+        while (result := self.instances()) != wanted and time.monotonic() < end:
             time.sleep(0.05)
-        return found
+        return result
 
     def raised(self) -> None:
         self.eks.update_nodegroup_config(
@@ -121,23 +129,23 @@ class Deployed:
             FunctionName=names.guard_function_name(self.place, what),
             Payload=json.dumps(event).encode(),
         )
-        said: dict[str, Any] = json.loads(answer["Payload"].read())
-        assert "FunctionError" not in answer, said
-        return said
+        document: dict[str, Any] = json.loads(answer["Payload"].read())
+        assert "FunctionError" not in answer, document
+        return document
 
     def fence(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(
+        document: dict[str, Any] = json.loads(
             self.s3.get_object(Bucket=names.bucket_name(self.place), Key="stop.json")["Body"].read()
         )
-        return found
+        return document
 
 
 def zipped(folder: Path) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
+    packed_buffer = io.BytesIO()
+    with zipfile.ZipFile(packed_buffer, "w") as archive:
         for path in sorted(folder.rglob("*.py")):
             archive.write(path, path.relative_to(folder))
-    return packed.getvalue()
+    return packed_buffer.getvalue()
 
 
 def test_the_stop_function_fences_and_ends_every_instance_and_the_reaper_says_that_they_are_gone(

@@ -101,12 +101,12 @@ class TestFunctions:
         self, assembly: Path, stack: Template, kind: FunctionKind
     ) -> None:
         folder = find_asset(assembly, stack, kind)
-        packed = {
+        packed_by_name = {
             path.relative_to(folder).as_posix(): path.read_bytes()
             for path in folder.rglob("*")
             if path.is_file()
         }
-        assert packed == {
+        assert packed_by_name == {
             name.removeprefix(f"lambdas/{kind}/"): (ROOT / name).read_bytes()
             for name in list_function_files(kind)
         }
@@ -141,8 +141,8 @@ class TestFunctions:
     ) -> None:
         properties = find_function(stacks[f"{name}-Guard"], kind, name)
         config = GuardConfig.from_variables(properties["Environment"]["Variables"])
-        declared = build_guard_config(environment(name))
-        assert config == replace(declared, block_starts=None, block_ends=None)
+        declared_config = build_guard_config(environment(name))
+        assert config == replace(declared_config, block_starts=None, block_ends=None)
 
     def test_no_variable_holds_a_reservation_or_a_blocks_hours(self) -> None:
         starts = datetime(2026, 12, 1, 11, 30, tzinfo=UTC)
@@ -163,9 +163,9 @@ class TestRights:
         services = [field.name for field in fields(AwsClients) if field.default is MISSING]
         calls = {action for service in services for action in list_calls(source, service)}
 
-        allowed = set(list_resources_by_action(find_role(stack, role)))
+        allowed_resources_by_action = set(list_resources_by_action(find_role(stack, role)))
 
-        assert allowed == calls - CALLS_OF_PEOPLE | RIGHTS_WITHOUT_CALL | more
+        assert allowed_resources_by_action == calls - CALLS_OF_PEOPLE | RIGHTS_WITHOUT_CALL | more
 
     def test_in_a_bucket_of_others_a_function_fences_below_its_prefix(
         self, stacks: Templates

@@ -67,22 +67,28 @@ def test_every_environment_builds_what_its_experiments_run(
     stacks: Templates, place: Environment
 ) -> None:
     experiments = hosted(place)
-    needed = {TOOLS, RUN}
-    needed |= {LLMPERF} if any(has_llmperf(experiment) for experiment in experiments) else set()
-    needed |= {LM_EVAL} if any(experiment.quality for experiment in experiments) else set()
+    needed_values = {TOOLS, RUN}
+    needed_values |= (
+        {LLMPERF} if any(has_llmperf(experiment) for experiment in experiments) else set()
+    )
+    needed_values |= {LM_EVAL} if any(experiment.quality for experiment in experiments) else set()
 
-    assert {image for image in PROJECT_IMAGES if f"{place.name}-{kind(image)}" in stacks} == needed
+    assert {
+        image for image in PROJECT_IMAGES if f"{place.name}-{kind(image)}" in stacks
+    } == needed_values
 
 
 def test_an_image_is_built_under_the_name_that_pods_pull(
     registry: Template, template: Template, image: ProjectImage
 ) -> None:
-    built = one(template, RESOURCE_TYPE)
+    built_value = one(template, RESOURCE_TYPE)
     repositories = [
         repository["RepositoryName"] for repository in resources(registry, "AWS::ECR::Repository")
     ]
-    assert built["Repository"] in repositories
-    assert image.reference(environment(HOME)).endswith(f"/{built['Repository']}:{built['Tag']}")
+    assert built_value["Repository"] in repositories
+    assert image.reference(environment(HOME)).endswith(
+        f"/{built_value['Repository']}:{built_value['Tag']}"
+    )
 
 
 class TestTheSource:

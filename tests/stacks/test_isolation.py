@@ -55,8 +55,8 @@ def test_another_block_changes_fleet_and_its_readers(synth: Synth, alone: Path) 
     starts = datetime(2026, 12, 8, 11, 30, tzinfo=UTC)
     block = CapacityBlock.model_construct(starts=starts, ends=starts + timedelta(days=1))
     capacity = {"reservation_id": "cr-0fedcba9876543210", "block": block}
-    renewed = changed(variants()["capacity-block"], capacity=capacity)
-    assert differing(alone, synth(renewed)) == FLEET_AND_ITS_READERS
+    renewed_environment = changed(variants()["capacity-block"], capacity=capacity)
+    assert differing(alone, synth(renewed_environment)) == FLEET_AND_ITS_READERS
 
 
 @pytest.fixture(scope="session")
@@ -100,19 +100,24 @@ def test_an_experiment_changes_its_own_two_templates_and_the_builds_it_needs(
 
 
 def test_a_mirror_changes_what_pulls_images_only(synth: Synth, alone: Path) -> None:
-    mirrored = changed(
+    mirrored_environment = changed(
         variants()["capacity-block"], registry_mirrors={"public.ecr.aws": "mirror.acme.dev/public"}
     )
     pulling = ("Workloads", "ImageTools", "ImageRun", "ImageLlmperf")
-    assert differing(alone, synth(mirrored)) == {f"capacity-block-{kind}" for kind in pulling}
+    assert differing(alone, synth(mirrored_environment)) == {
+        f"capacity-block-{kind}" for kind in pulling
+    }
 
 
 def test_handing_delivery_to_gitops_leaves_the_cluster_as_it_is(synth: Synth, alone: Path) -> None:
-    synced = changed(
+    synced_environment = changed(
         variants()["capacity-block"], delivery=environment("native-us-east-2").delivery
     )
     # Network loses the endpoint by which the handler's framework calls it
-    assert differing(alone, synth(synced)) == {"capacity-block-Workloads", "capacity-block-Network"}
+    assert differing(alone, synth(synced_environment)) == {
+        "capacity-block-Workloads",
+        "capacity-block-Network",
+    }
 
 
 def test_no_template_knows_a_reservation_but_fleets_and_the_runners(stacks: Templates) -> None:
@@ -123,10 +128,10 @@ def test_no_template_knows_a_reservation_but_fleets_and_the_runners(stacks: Temp
     }
     assert holders == {"Fleet", "Workloads"}  # a dashboard names it once its hours are said
     manifests = [
-        str(found["Properties"]["Manifest"])
+        str(resource["Properties"]["Manifest"])
         for template in stacks.values()
-        for found in template["Resources"].values()
-        if RESERVATION in str(found) and "Manifest" in found.get("Properties", {})
+        for resource in template["Resources"].values()
+        if RESERVATION in str(resource) and "Manifest" in resource.get("Properties", {})
     ]
     assert manifests != []
     assert all(text.count(RESERVATION) == 1 and '"name":"specs"' in text for text in manifests)

@@ -41,26 +41,28 @@ def test_a_single_gateway_stands_in_its_own_zone_or_the_first(
 
 
 def test_a_closed_network_has_no_way_to_the_internet(stacks: Templates) -> None:
-    closed = stacks["closed-Network"]
+    closed_environment = stacks["closed-Network"]
     assert (
-        resources(closed, "AWS::EC2::InternetGateway") + resources(closed, "AWS::EC2::Route") == []
+        resources(closed_environment, "AWS::EC2::InternetGateway")
+        + resources(closed_environment, "AWS::EC2::Route")
+        == []
     )
 
 
 def services(template: Template) -> set[str]:
-    found = resources(template, "AWS::EC2::VPCEndpoint")
+    result = resources(template, "AWS::EC2::VPCEndpoint")
     return {
-        each["ServiceName"].partition("us-east-2.")[2]
-        for each in found
-        if each["VpcEndpointType"] == "Interface"
+        item["ServiceName"].partition("us-east-2.")[2]
+        for item in result
+        if item["VpcEndpointType"] == "Interface"
     }
 
 
 def test_nodes_reach_the_services_of_a_private_cluster_inside_the_vpc(stacks: Templates) -> None:
-    wanted = {"ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sts"}
+    wanted_values = {"ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sts"}
     # what the runner calls where nothing leads out
     of_the_guard = {"autoscaling", "lambda", "scheduler", "sns"}
-    assert services(stacks["closed-Network"]) == wanted | of_the_guard
+    assert services(stacks["closed-Network"]) == wanted_values | of_the_guard
 
 
 # prefix of the actions -> last part of the endpoint, where they differ
@@ -71,7 +73,7 @@ ENDPOINTS = {"cloudwatch": "monitoring"}
 def test_the_runner_reaches_each_service_that_it_may_call_where_nothing_leads_out(
     delivery: str,
 ) -> None:
-    closed = changed(
+    closed_environment = changed(
         environment("post-us-east-2"),
         network={"nat": "none"},
         delivery=environment(delivery).delivery,
@@ -83,16 +85,16 @@ def test_the_runner_reaches_each_service_that_it_may_call_where_nothing_leads_ou
         "iam",  # PassRole is no call
         "kms",  # called by S3 and SNS
     }
-    needed = {ENDPOINTS.get(prefix, prefix) for prefix in prefixes - elsewhere}
-    assert needed - set(list_endpoint_services(closed)) == set()
+    needed_endpoints = {ENDPOINTS.get(prefix, prefix) for prefix in prefixes - elsewhere}
+    assert needed_endpoints - set(list_endpoint_services(closed_environment)) == set()
 
 
 @pytest.mark.parametrize(("secret", "reached"), [("tandem/hub-token", True), (None, False)])
 def test_only_a_declared_secret_has_an_endpoint(secret: str | None, *, reached: bool) -> None:
-    closed = changed(
+    closed_environment = changed(
         environment("post-us-east-2"), network={"nat": "none"}, hub={"token_secret": secret}
     )
-    assert ("secretsmanager" in list_endpoint_services(closed)) is reached
+    assert ("secretsmanager" in list_endpoint_services(closed_environment)) is reached
 
 
 @pytest.mark.parametrize("key", [KEY, None], ids=["declared", "none"])

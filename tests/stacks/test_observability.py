@@ -63,9 +63,9 @@ def test_without_container_insights_dashboards_and_alarms_stay(tmp_path: Path) -
 class TestLimits:
     def test_a_hundred_variants_fit_a_template(self, tmp_path: Path) -> None:
         place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
-        made = alone(place, tmp_path, [wide_experiment(100)])
-        assert len(made["Resources"]) <= 500
-        assert len(json.dumps(made)) < 1_000_000  # CloudFormation user guide, quotas
+        result = alone(place, tmp_path, [wide_experiment(100)])
+        assert len(result["Resources"]) <= 500
+        assert len(json.dumps(result)) < 1_000_000  # CloudFormation user guide, quotas
 
     def test_a_dashboard_beyond_a_limit_is_told_in_a_line_by_the_app(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -75,5 +75,5 @@ class TestLimits:
 
         assert app.main(["-c", "env=dev-trn2-3xlarge"]) == 2
 
-        told = "widgets, captions counted; at most 20; host fewer experiments"
-        assert told in " ".join(capsys.readouterr().err.split())
+        result = "widgets, captions counted; at most 20; host fewer experiments"
+        assert result in " ".join(capsys.readouterr().err.split())

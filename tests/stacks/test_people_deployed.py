@@ -48,10 +48,10 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     ) as endpoint:
         endpoint.set_fleet(FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1))
         endpoint.client("iam").create_role(RoleName="nodes", AssumeRolePolicyDocument=TRUST)
-        made = Deployed(endpoint, ASKING)
-        made.deploy(template, folder)
+        result = Deployed(endpoint, ASKING)
+        result.deploy(template, folder)
         in_the_clear(endpoint)
-        yield made
+        yield result
 
 
 def in_the_clear(endpoint: AwsEndpoint) -> None:
@@ -60,7 +60,9 @@ def in_the_clear(endpoint: AwsEndpoint) -> None:
     sns = endpoint.client("sns")
     topic = f"arn:aws:sns:{REGION}:{ACCOUNT}:{names.topic_name(ASKING)}"
     policy = json.loads(sns.get_topic_attributes(TopicArn=topic)["Attributes"]["Policy"])
-    policy["Statement"] = [one for one in policy["Statement"] if one["Effect"] == "Allow"]
+    policy["Statement"] = [
+        statement for statement in policy["Statement"] if statement["Effect"] == "Allow"
+    ]
     sns.set_topic_attributes(
         TopicArn=topic, AttributeName="Policy", AttributeValue=json.dumps(policy)
     )
@@ -91,8 +93,8 @@ def somebody(deployed: Deployed, kind: PeopleKind) -> RolePrincipal:
     iam = deployed.endpoint.client("iam")
     role = f"one-{kind}"
     arn = iam.create_role(RoleName=role, AssumeRolePolicyDocument=TRUST)["Role"]["Arn"]
-    for one in list_policy_kinds(kind):
-        name = names.people_policy_name(ASKING, one)
+    for policy_kind in list_policy_kinds(kind):
+        name = names.people_policy_name(ASKING, policy_kind)
         iam.attach_role_policy(RoleName=role, PolicyArn=f"arn:aws:iam::{ACCOUNT}:policy/{name}")
     return assume_role(deployed.endpoint, arn)
 
@@ -120,10 +122,10 @@ def test_who_may_not_size_a_node_group_stops_through_the_function(
 
     code = main(["stop", "--env", ASKING.name, "--why", "enough", *files])
 
-    said = capsys.readouterr()
-    assert not said.err, said.err
+    output = capsys.readouterr()
+    assert not output.err, output.err
     assert (code, deployed.until([])) == (0, [])
-    assert "by the stop function: fenced: enough" in " ".join(said.out.split())
+    assert "by the stop function: fenced: enough" in " ".join(output.out.split())
     assert f"one-{kind}" in deployed.fence()["who"]
 
 

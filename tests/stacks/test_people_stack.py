@@ -25,11 +25,11 @@ POLICY = "AWS::IAM::ManagedPolicy"
 
 def test_each_kind_has_the_document_that_the_rights_say(stacks: Templates) -> None:
     place = read_environments()[ASKING]
-    made = {
-        one["ManagedPolicyName"]: one["PolicyDocument"]
-        for one in resources(stacks[f"{ASKING}-Guard"], POLICY)
+    result = {
+        resource["ManagedPolicyName"]: resource["PolicyDocument"]
+        for resource in resources(stacks[f"{ASKING}-Guard"], POLICY)
     }
-    assert made == {
+    assert result == {
         names.people_policy_name(place, kind): build_policy(place, kind) for kind in names.PEOPLE
     }
 
@@ -54,18 +54,18 @@ def test_the_pipeline_takes_on_the_roles_that_a_deploy_asks_for_and_no_other(
     while deploying."""
     place = environment("post-us-east-2")
     folder = assembly / f"assembly-{place.name}"
-    asked: set[str] = set()
+    asked_value: set[str] = set()
     for path in [folder / "manifest.json", *folder.glob("*.assets.json")]:
-        asked |= set(roles(json.loads(path.read_text())))
+        asked_value |= set(roles(json.loads(path.read_text())))
 
-    spelt = {arn.replace("${AWS::Partition}", "aws") for arn in asked}
+    spelt = {arn.replace("${AWS::Partition}", "aws") for arn in asked_value}
     assert spelt == set(build_targets(place)["bootstrap roles"].arns)
 
 
 def roles(found: object) -> list[str]:
     """Every role that the CDK CLI takes on, anywhere in a manifest."""
     if isinstance(found, list):
-        return [role for one in found for role in roles(one)]
+        return [role for item in found for role in roles(item)]
     if not isinstance(found, dict):
         return []
     mine = [found["assumeRoleArn"]] if "assumeRoleArn" in found else []
@@ -73,5 +73,5 @@ def roles(found: object) -> list[str]:
     return [
         *mine,
         *([look] if look else []),
-        *(role for one in found.values() for role in roles(one)),
+        *(role for item in found.values() for role in roles(item)),
     ]

@@ -71,18 +71,18 @@ def reports(folder: Path) -> list[dict[str, Any]]:
     plugins: list[dict[str, Any]] = json.loads((folder / "validation-report.json").read_text())[
         "pluginReports"
     ]
-    kept = [
+    kept_values = [
         {
             **plugin,
             "violations": [
-                found for found in plugin["violations"] if found["ruleName"] != FLEET_LEFT_OUT
+                item for item in plugin["violations"] if item["ruleName"] != FLEET_LEFT_OUT
             ],
         }
         for plugin in plugins
     ]
     return [
         plugin
-        for plugin in kept
+        for plugin in kept_values
         if plugin["violations"] or plugin["pluginName"] != "Construct Annotations"
     ]
 
@@ -95,7 +95,7 @@ def test_the_cdks_own_validation_finds_nothing(synth: Synth) -> None:
         *(variants()[name] for name in DISTINCT),
     ]
     folder = synth(*distinct, validate=True)  # raises on an error; a warning is in the report
-    assert [found["ruleName"] for plugin in reports(folder) for found in plugin["violations"]] == []
+    assert [item["ruleName"] for plugin in reports(folder) for item in plugin["violations"]] == []
 
 
 NagFinding = tuple[str, str]
@@ -115,9 +115,9 @@ def nag_findings(assembly: Path) -> set[NagFinding]:
     (plugin,) = reports(assembly)
     assert plugin["pluginName"] == "AwsSolutions"
     return {
-        name_finding(found["constructPath"], violation["ruleName"])
+        name_finding(construct["constructPath"], violation["ruleName"])
         for violation in plugin["violations"]
-        for found in violation["violatingConstructs"]
+        for construct in violation["violatingConstructs"]
     }
 
 
@@ -139,7 +139,9 @@ def test_cdk_nag_finds_nothing_without_a_written_reason(
     nag_findings: set[NagFinding], accepted_findings: set[NagFinding]
 ) -> None:
     assert [
-        found for found in nag_findings if not any(answers(row, found) for row in accepted_findings)
+        nag_finding
+        for nag_finding in nag_findings
+        if not any(answers(row, nag_finding) for row in accepted_findings)
     ] == []
 
 
@@ -147,7 +149,9 @@ def test_each_written_reason_answers_what_cdk_nag_finds(
     nag_findings: set[NagFinding], accepted_findings: set[NagFinding]
 ) -> None:
     assert [
-        row for row in accepted_findings if not any(answers(row, found) for found in nag_findings)
+        row
+        for row in accepted_findings
+        if not any(answers(row, nag_finding) for nag_finding in nag_findings)
     ] == []
 
 
@@ -174,11 +178,11 @@ def lint(files: list[Path], region: str) -> dict[str, list[str]]:
     resources' schemas."""
     from cfnlint.api import ManualArgs, lint_by_config  # noqa: PLC0415  # seconds, as in conftest.py
 
-    said: dict[str, list[str]] = {str(path): [] for path in files}
+    result: dict[str, list[str]] = {str(path): [] for path in files}
     with contextlib.chdir(ROOT):  # where .cfnlintrc is
-        for found in lint_by_config(ManualArgs(regions=[region], templates=list(said))):
-            said[str(found.filename)].append(f"{found.rule.id} {found.message}")
-    return said
+        for item in lint_by_config(ManualArgs(regions=[region], templates=list(result))):
+            result[str(item.filename)].append(f"{item.rule.id} {item.message}")
+    return result
 
 
 @pytest.mark.parametrize(
@@ -232,8 +236,8 @@ def written(found: object, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     if path[-1:] == ("Variables",):
         yield path
     elif isinstance(found, list):
-        for each in found:
-            yield from written(each, path)
+        for item in found:
+            yield from written(item, path)
     elif isinstance(found, dict) and not (
         len(found) == 1 and next(iter(found)).startswith(("Ref", "Fn::"))
     ):
@@ -244,14 +248,14 @@ def written(found: object, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def test_every_property_of_every_variant_is_linted_somewhere(stacks: Templates) -> None:
-    said: dict[bool, set[tuple[str, ...]]] = {True: set(), False: set()}
+    result: dict[bool, set[tuple[str, ...]]] = {True: set(), False: set()}
     for name, template in stacks.items():
         place, _, kind = name.rpartition("-")
         linted_here = is_linted(place, kind)
-        for found in template["Resources"].values():
-            said[linted_here].update(written(found.get("Properties", {}), (found["Type"],)))
+        for resource in template["Resources"].values():
+            result[linted_here].update(written(resource.get("Properties", {}), (resource["Type"],)))
 
-    assert said[False] - said[True] == set()
+    assert result[False] - result[True] == set()
 
 
 def test_no_allowed_action_is_a_wildcard(stacks: Templates) -> None:
@@ -281,11 +285,11 @@ def taggable(type_: str) -> bool:
 
 
 def tags(properties: dict[str, Any]) -> set[tuple[str, str]]:
-    found = properties.get("Tags") or properties.get("ResourceTags", [])  # a budget calls them so
+    result = properties.get("Tags") or properties.get("ResourceTags", [])  # a budget calls them so
     return (
-        set(found.items())
-        if isinstance(found, dict)
-        else {(tag["Key"], tag["Value"]) for tag in found}
+        set(result.items())
+        if isinstance(result, dict)
+        else {(tag["Key"], tag["Value"]) for tag in result}
     )
 
 
@@ -297,10 +301,10 @@ def marked(properties: dict[str, Any]) -> bool:
 
 def test_every_taggable_resource_is_tagged(stacks: Templates) -> None:
     bare = {
-        (found["Type"], name)
+        (resource["Type"], name)
         for stack, template in stacks.items()
-        for name, found in template["Resources"].items()
-        if taggable(found["Type"]) and not marked(found.get("Properties", {}))
+        for name, resource in template["Resources"].items()
+        if taggable(resource["Type"]) and not marked(resource.get("Properties", {}))
     }
 
     assert bare == set()

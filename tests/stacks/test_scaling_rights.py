@@ -59,10 +59,10 @@ def account() -> Iterator[AwsEndpoint]:
 
 
 def scaling_group(account: AwsEndpoint, node_group: str) -> str:
-    described = account.client("eks").describe_nodegroup(
+    described_nodegroup = account.client("eks").describe_nodegroup(
         clusterName=names.cluster_name(PLACE), nodegroupName=node_group
     )
-    (group,) = described["nodegroup"]["resources"]["autoScalingGroups"]
+    (group,) = described_nodegroup["nodegroup"]["resources"]["autoScalingGroups"]
     return str(group["name"])
 
 
@@ -147,6 +147,6 @@ def test_an_operator_alone_resumes_launches_and_of_this_node_group_alone(
     account: AwsEndpoint, kind: PeopleKind, denied: bool
 ) -> None:
     somebody = person(account, kind)
-    own, other = (scaling_group(account, name) for name in (names.node_group_name(PLACE), "other"))
+    own, result = (scaling_group(account, name) for name in (names.node_group_name(PLACE), "other"))
     assert is_denied(somebody.resume_processes, AutoScalingGroupName=own) == denied
-    assert is_denied(somebody.resume_processes, AutoScalingGroupName=other)
+    assert is_denied(somebody.resume_processes, AutoScalingGroupName=result)

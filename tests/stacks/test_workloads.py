@@ -67,15 +67,19 @@ def rendered() -> dict[tuple[str, str], list[dict[str, Any]]]:
 def placed(template: Template) -> dict[tuple[str, str], list[str]]:
     """Return (experiment, stage) -> resources; a template lists manifests in the order they are
     applied."""
-    ids = iter(name for name, found in template["Resources"].items() if found["Type"] == MANIFEST)
+    ids = iter(
+        name for name, resource in template["Resources"].items() if resource["Type"] == MANIFEST
+    )
     objects = rendered()
     charts = [
-        (found.name, stage)
-        for found in hosted(environment("post-us-east-2"))
-        for stage in list_stages(found)
+        (item.name, stage)
+        for item in hosted(environment("post-us-east-2"))
+        for stage in list_stages(item)
     ]
-    made = {chart: [next(ids) for _ in split_chart(chart[1], objects[chart])] for chart in charts}
-    return made | {PEOPLE: [next(ids)], RUNNER: list(ids)}
+    content = {
+        chart: [next(ids) for _ in split_chart(chart[1], objects[chart])] for chart in charts
+    }
+    return content | {PEOPLE: [next(ids)], RUNNER: list(ids)}
 
 
 def applied(template: Template) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -83,10 +87,10 @@ def applied(template: Template) -> dict[tuple[str, str], list[dict[str, Any]]]:
     return {
         chart: [
             body
-            for name in made
+            for name in item
             for body in json.loads(template["Resources"][name]["Properties"]["Manifest"])
         ]
-        for chart, made in placed(template).items()
+        for chart, item in placed(template).items()
     }
 
 
@@ -101,16 +105,18 @@ def without_prune_label(found: dict[str, Any]) -> dict[str, Any]:
 
 def test_both_doors_hold_the_same_objects_but_for_the_prune_label(workloads: Template) -> None:
     mine = {
-        key: [without_prune_label(found) for found in objects]
+        key: [without_prune_label(item) for item in objects]
         for key, objects in applied(workloads).items()
     }
     assert mine == rendered()
 
 
 def test_an_object_that_is_no_longer_rendered_is_pruned(workloads: Template) -> None:
-    for each in resources(workloads, MANIFEST):
-        labels = [list(found["metadata"]["labels"]) for found in json.loads(each["Manifest"])]
-        assert all(each["PruneLabel"] in found for found in labels)
+    for resource in resources(workloads, MANIFEST):
+        labels = [
+            list(document["metadata"]["labels"]) for document in json.loads(resource["Manifest"])
+        ]
+        assert all(resource["PruneLabel"] in label for label in labels)
 
 
 def list_prunable_kinds() -> set[str]:
@@ -128,8 +134,8 @@ def test_every_applied_kind_can_be_pruned(stacks: Templates) -> None:
         body
         for name in stacks
         if name.endswith("-Workloads")
-        for each in resources(stacks[name], MANIFEST)
-        for body in json.loads(each["Manifest"])
+        for resource in resources(stacks[name], MANIFEST)
+        for body in json.loads(resource["Manifest"])
     ]
     kinds = {f"{body['apiVersion']}/{body['kind']}" for body in bodies}
     applied_kinds = {kind if kind.count("/") == 2 else f"core/{kind}" for kind in kinds}
@@ -148,10 +154,10 @@ def test_the_deployed_kubectl_reads_the_settings(pytestconfig: pytest.Config) ->
 
 @pytest.mark.parametrize("experiment", ["post", "post-drafts-windows"])
 def test_charts_wait_for_each_other_in_order(workloads: Template, experiment: str) -> None:
-    (found,) = [each for each in hosted(environment("post-us-east-2")) if each.name == experiment]
-    stages = list_stages(found)
-    made = placed(workloads)
-    ids = {stage: made[experiment, stage] for stage in stages}
+    (outcome,) = [item for item in hosted(environment("post-us-east-2")) if item.name == experiment]
+    stages = list_stages(outcome)
+    content = placed(workloads)
+    ids = {stage: content[experiment, stage] for stage in stages}
 
     assert all(
         set(ids[earlier]) <= set(workloads["Resources"][name]["DependsOn"])
@@ -171,9 +177,9 @@ def test_another_variant_moves_no_object_to_another_resource() -> None:
 def associations(template: Template, namespace: str) -> set[str]:
     return {
         name
-        for name, found in template["Resources"].items()
-        if found["Type"] == "AWS::EKS::PodIdentityAssociation"
-        and found["Properties"]["Namespace"] == namespace
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == "AWS::EKS::PodIdentityAssociation"
+        and resource["Properties"]["Namespace"] == namespace
     }
 
 
@@ -213,4 +219,4 @@ def test_no_pod_starts_before_its_account_is_bound(workloads: Template, experime
     first = [workloads["Resources"][name] for name in placed(workloads)[experiment, "base"]]
 
     assert len(bound) == 4
-    assert all(bound <= set(found["DependsOn"]) for found in first)
+    assert all(bound <= set(item["DependsOn"]) for item in first)

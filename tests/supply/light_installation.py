@@ -42,8 +42,10 @@ def copy_source(target: Path) -> None:
     """Copy the tracked files and new ones; an earlier build has left a module that is in the
     checkout no more."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in listed.split("\0"):
+    listed_text = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    for name in listed_text.split("\0"):
         if name and (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, target / name)
@@ -59,8 +61,8 @@ def build_distribution(folder: Path) -> Distribution:
     wheel = _build("build_wheel", source, folder / "wheel")
     sdist = _build("build_sdist", source, folder / "sdist")
     shutil.unpack_archive(sdist, folder / "unpacked")
-    [unpacked] = (folder / "unpacked").iterdir()
-    second_wheel = _build("build_wheel", unpacked, folder / "second-wheel")
+    [unpacked_path] = (folder / "unpacked").iterdir()
+    second_wheel = _build("build_wheel", unpacked_path, folder / "second-wheel")
     return Distribution(source=source, wheel=wheel, sdist=sdist, second_wheel=second_wheel)
 
 
@@ -74,8 +76,8 @@ def _build(hook: str, source: Path, target: Path) -> Path:
         check=True,
         capture_output=True,
     )
-    [built] = target.iterdir()
-    return built
+    [built_path] = target.iterdir()
+    return built_path
 
 
 def create_environment(folder: Path, wheel: Path) -> Path:
@@ -117,8 +119,10 @@ def list_dependencies(distribution: importlib.metadata.Distribution) -> set[str]
             if name in names and not requirement.extras:
                 continue
             names.add(name)
-            brought = importlib.metadata.distribution(name)
-            waiting += [(brought, brought_extra) for brought_extra in ("", *requirement.extras)]
+            brought_distribution = importlib.metadata.distribution(name)
+            waiting += [
+                (brought_distribution, brought_extra) for brought_extra in ("", *requirement.extras)
+            ]
     return names
 
 
@@ -133,9 +137,9 @@ def _link_distribution(distribution: importlib.metadata.Distribution, packages: 
 
 def build_variables(programs: Path, home: Path) -> dict[str, str]:
     """Return the variables of a user who has installed Tandem and nothing else."""
-    kept = {name: os.environ[name] for name in ("LANG", "LC_ALL") if name in os.environ}
+    kept_by_name = {name: os.environ[name] for name in ("LANG", "LC_ALL") if name in os.environ}
     return {
-        **kept,
+        **kept_by_name,
         "PATH": f"{programs}:/usr/bin:/bin",
         "HOME": str(home),
         "PYTHONDONTWRITEBYTECODE": "1",

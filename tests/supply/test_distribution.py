@@ -81,10 +81,10 @@ def run(programs: Path, tmp_path: Path) -> Run:
 def list_package_files() -> set[str]:
     """The tracked files of the package, and what the build adds."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "tandem"]
-    listed = subprocess.run(
+    listed_line = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    return {name for name in listed if (ROOT / name).is_file()} | {
+    return {name for name in listed_line if (ROOT / name).is_file()} | {
         PACKAGE_EXPERIMENT,
         PACKAGE_IMAGES,
     }
@@ -253,7 +253,7 @@ def test_two_urls_become_a_verdict_and_a_report(run: Run, tmp_path: Path) -> Non
     )
     options = ("--model", "Qwen/Qwen3-32B", "--classes", "repetition", "--out", "try")
 
-    measured = run(
+    measured_process = run(
         "tandem",
         "simulate",
         "--experiment",
@@ -264,12 +264,12 @@ def test_two_urls_become_a_verdict_and_a_report(run: Run, tmp_path: Path) -> Non
         *measure,
         *options,
     )
-    reported = run("tandem", "bench", "report", "try")
+    reported_process = run("tandem", "bench", "report", "try")
 
     # 4: a control failed, as on a busy machine
-    assert measured.returncode in {0, 4}, measured.stderr
-    assert reported.returncode == measured.returncode
-    assert reported.stdout.splitlines()[-1] == "try/report.html"
+    assert measured_process.returncode in {0, 4}, measured_process.stderr
+    assert reported_process.returncode == measured_process.returncode
+    assert reported_process.stdout.splitlines()[-1] == "try/report.html"
     verdict = json.loads((tmp_path / "work/try/verdict.json").read_text())
     assert len(verdict["headlines"]) == 1
     assert "<svg" in (tmp_path / "work/try/report.html").read_text()
@@ -280,7 +280,9 @@ def test_each_package_of_an_extra_that_a_command_needs_is_known_by_its_module() 
     modules = importlib.metadata.packages_distributions()
     for module, extra in EXTRAS.items():
         brought_by = {normalize_name(name) for name in modules[module]}
-        declared = {normalize_name(requirement.partition(">")[0]) for requirement in extras[extra]}
-        if "boto3" in declared:
-            declared |= {"botocore", "s3transfer"}
-        assert brought_by & declared, module
+        declared_normalize_names = {
+            normalize_name(requirement.partition(">")[0]) for requirement in extras[extra]
+        }
+        if "boto3" in declared_normalize_names:
+            declared_normalize_names |= {"botocore", "s3transfer"}
+        assert brought_by & declared_normalize_names, module

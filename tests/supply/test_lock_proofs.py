@@ -26,11 +26,11 @@ def on(target: Target, source: Path) -> list[LockedPackage]:
     """What a lock installs on a target; its torch is left out where PyTorch's own index would have
     to be asked."""
     packages = [
-        replace(found, marker="")
-        for found in read_lock(lock_path(source))
-        if is_marker_true(found.marker, target)
+        replace(lock, marker="")
+        for lock in read_lock(lock_path(source))
+        if is_marker_true(lock.marker, target)
     ]
-    return [found for found in packages if found.name != "torch"]
+    return [package for package in packages if package.name != "torch"]
 
 
 def test_pip_takes_every_file_of_every_lock_that_is_not_large(

@@ -45,10 +45,10 @@ each_input = pytest.mark.parametrize("source", INPUTS, ids=lambda path: str(path
 
 def tracked() -> list[str]:
     """The files of the repository that stand here."""
-    listed = subprocess.run(
+    listed_text = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    return [name for name in listed.splitlines() if (ROOT / name).is_file()]
+    return [name for name in listed_text.splitlines() if (ROOT / name).is_file()]
 
 
 def choices(source: Path) -> list[Requirement]:
@@ -57,8 +57,10 @@ def choices(source: Path) -> list[Requirement]:
     if source.name == DISTRIBUTION:
         project = tomllib.loads(source.read_text())["project"]
         groups = [project["dependencies"], *project["optional-dependencies"].values()]
-        named = [Requirement(line) for group in groups for line in group]
-        return [requirement for requirement in named if requirement.name != project["name"]]
+        named_requirements = [Requirement(line) for group in groups for line in group]
+        return [
+            requirement for requirement in named_requirements if requirement.name != project["name"]
+        ]
     lines = source.read_text().replace("\\\n", " ").splitlines()
     texts = [line.partition(" #")[0].partition("--hash")[0] for line in lines]
     return [
@@ -70,9 +72,9 @@ def choices(source: Path) -> list[Requirement]:
 
 def all_choices(source: Path) -> list[Requirement]:
     """What an input names itself or by another file that it takes in whole."""
-    taken = re.findall(r"^-r (\S+)$", source.read_text(), flags=re.MULTILINE)
+    taken_match = re.findall(r"^-r (\S+)$", source.read_text(), flags=re.MULTILINE)
     return choices(source) + [
-        found for name in taken for found in all_choices(source.parent / name)
+        item for name in taken_match for item in all_choices(source.parent / name)
     ]
 
 
@@ -125,12 +127,12 @@ def test_no_lock_and_no_input_names_an_address_or_an_index(source: Path) -> None
 
 @each_input
 def test_the_lock_has_each_choice_in_a_version_that_its_input_allows(source: Path) -> None:
-    locked = {package.name: package.version for package in read_lock(lock_path(source))}
-    chosen = all_choices(source)
+    locked_by_name = {package.name: package.version for package in read_lock(lock_path(source))}
+    chosen_choices = all_choices(source)
     assert [
         str(choice)
-        for choice in chosen
-        if locked[normalize_name(choice.name)] not in choice.specifier
+        for choice in chosen_choices
+        if locked_by_name[normalize_name(choice.name)] not in choice.specifier
     ] == []
 
 
@@ -143,14 +145,17 @@ def test_every_choice_is_exact_but_those_of_the_distribution(source: Path) -> No
 
 
 def test_each_range_of_the_distribution_begins_at_a_locked_release_and_ends() -> None:
-    locked = {
+    locked_by_name = {
         package.name: Version(package.version) for package in read_lock(ROOT / "requirements.txt")
     }
     for choice in choices(ROOT / DISTRIBUTION):
         bounds = {specifier.operator: Version(specifier.version) for specifier in choice.specifier}
-        tested = locked[normalize_name(choice.name)]
-        assert (bounds[">="].major, bounds[">="].minor) == (tested.major, tested.minor), choice
-        assert tested < bounds["<"], choice
+        tested_value = locked_by_name[normalize_name(choice.name)]
+        assert (bounds[">="].major, bounds[">="].minor) == (
+            tested_value.major,
+            tested_value.minor,
+        ), choice
+        assert tested_value < bounds["<"], choice
 
 
 @pytest.mark.parametrize("lock", CLOSED)
@@ -162,33 +167,35 @@ def test_a_lock_holds_what_its_choices_bring_along_and_no_more(lock: str) -> Non
 
 
 def test_what_is_installed_is_what_is_locked() -> None:
-    locked = {
+    locked_by_name = {
         package.name: package.version
         for name in ("requirements-build.txt", "requirements-test.txt")
         for package in read_lock(ROOT / name)
     }
 
-    assert {name: importlib.metadata.version(name) for name in locked} == locked
+    assert {name: importlib.metadata.version(name) for name in locked_by_name} == locked_by_name
 
 
 def test_what_two_locks_of_one_environment_hold_is_of_one_version() -> None:
-    tested = {
+    tested_by_name = {
         package.name: package.version for package in read_lock(ROOT / "requirements-test.txt")
     }
     for name in ("requirements.txt", "requirements-build.txt"):
-        found = {package.name: package.version for package in read_lock(ROOT / name)}
+        result = {package.name: package.version for package in read_lock(ROOT / name)}
         assert {
-            name: version for name, version in found.items() if tested.get(name, version) != version
+            name: version
+            for name, version in result.items()
+            if tested_by_name.get(name, version) != version
         } == {}
 
 
 def test_the_build_backend_is_the_one_that_is_locked() -> None:
     requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    locked = [
+    locked_values = [
         f"{package.name}=={package.version}"
         for package in read_lock(ROOT / "requirements-build.txt")
     ]
-    assert set(requires) <= set(locked)
+    assert set(requires) <= set(locked_values)
 
 
 @pytest.mark.parametrize("file", INSTALLERS)
@@ -213,12 +220,12 @@ def test_nothing_else_installs_packages() -> None:
         for name in tracked()
         if Path(name).suffix in {"", ".py", ".md", ".yaml"}
     }
-    found = {
+    result = {
         name
         for name, text in texts.items()
         if expression.search(text) and not name.startswith("tests/")
     }
-    assert found - {"docs/decisions/0019-locks-carry-hashes.md"} == set(INSTALLERS)
+    assert result - {"docs/decisions/0019-locks-carry-hashes.md"} == set(INSTALLERS)
 
 
 def test_torch_has_a_hash_for_each_machine_and_python() -> None:

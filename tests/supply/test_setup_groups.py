@@ -60,13 +60,13 @@ def test_no_program_imports_a_package_that_only_checks_have() -> None:
     faults = {}
     for path in list_programs():
         modules = set(list_imported_modules(path)) - sys.stdlib_module_names
-        if needed := {
+        if needed_names := {
             name
             for module in modules
             for name in map(normalize_name, owners.get(module, ()))
             if name in checks
         }:
-            faults[str(path.relative_to(ROOT))] = needed
+            faults[str(path.relative_to(ROOT))] = needed_names
 
     assert "pandas" in checks
     assert faults == {}
