@@ -158,10 +158,8 @@ def _build_project(
     namespaced_kinds: Sequence[str] = (),
 ) -> Resource:
     def list_kinds(kinds: Sequence[str]) -> list[Resource]:
-        return [
-            {"group": group, "kind": kind}
-            for group, _, kind in (text.rpartition("/") for text in kinds)
-        ]
+        parts = [kind.rpartition("/") for kind in kinds]
+        return [{"group": group, "kind": kind} for group, _, kind in parts]
 
     return {
         "sourceRepos": sources,

@@ -73,10 +73,9 @@ class LlmperfChart(ExperimentChart):
 
 
 def _build_measure_container(environment: Environment, experiment: Experiment) -> k8s.Container:
-    arguments = [
-        part
+    servers = [
+        f"{variant.name}=http://{variant.name}:{names.SERVER_PORT}"
         for variant in experiment.all_variants()
-        for part in ("--server", f"{variant.name}=http://{variant.name}:{names.SERVER_PORT}")
     ]
     options = {
         "--model": experiment.target,
@@ -92,7 +91,7 @@ def _build_measure_container(environment: Environment, experiment: Experiment) -
     return pod.build_bench_container(
         MEASURE,
         LLMPERF.reference(environment),
-        [*arguments, *pod.list_options(options), "--defer"],
+        [*pod.repeat_option("--server", servers), *pod.list_options(options), "--defer"],
         cpu_m=LLMPERF_CPU_M,
         memory_mib=LLMPERF_MEMORY_MIB,
         disk_gib=DISK_GIB,

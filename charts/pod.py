@@ -305,12 +305,23 @@ def variant_models(
 
 def model_options(models: Iterable[ModelConfig]) -> list[str]:
     """Return the options that name `models`, the target first."""
-    return [part for model in models for part in ("--model", model.full_id())]
+    return repeat_option("--model", [model.full_id() for model in models])
 
 
 def list_options(options: Mapping[str, object]) -> list[str]:
     """Return options and their values as arguments."""
-    return [part for option, value in options.items() for part in (option, str(value))]
+    words: list[str] = []
+    for option, value in options.items():
+        words += [option, str(value)]
+    return words
+
+
+def repeat_option(option: str, values: Iterable[str]) -> list[str]:
+    """Return an option once for each of its values, as arguments."""
+    words: list[str] = []
+    for value in values:
+        words += [option, value]
+    return words
 
 
 def runtime_image(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> str:

@@ -61,18 +61,14 @@ class QualityChart(ExperimentChart):
 
 
 def _build_fetch_container(environment: Environment, experiment: Experiment) -> k8s.Container:
-    sets = [
-        word
-        for task in experiment.quality
-        if task.sha256
-        for word in ("--task-set", f"{task.name}={task.sha256}")
-    ]
-    words = ["fetch-tasks", "--bucket", names.bucket_name(environment), "--folder", SETS, *sets]
+    options = {"--bucket": names.bucket_name(environment), "--folder": SETS}
+    sets = [f"{task.name}={task.sha256}" for task in experiment.quality if task.sha256]
+    words = ["fetch-tasks", *pod.list_options(options), *pod.repeat_option("--task-set", sets)]
     return pod.build_tool_container(environment, FETCH, words, requests={"cpu": "500m"})
 
 
 def _build_ask_container(environment: Environment, experiment: Experiment) -> k8s.Container:
-    tasks = [word for task in experiment.quality for word in ("--task", task.model_dump_json())]
+    tasks = [task.model_dump_json() for task in experiment.quality]
     options = {
         "--sets": SETS,
         "--model": experiment.target,
@@ -83,7 +79,7 @@ def _build_ask_container(environment: Environment, experiment: Experiment) -> k8
     return pod.build_bench_container(
         ASK,
         LM_EVAL.reference(environment),
-        [*tasks, *pod.list_options(options)],
+        [*pod.repeat_option("--task", tasks), *pod.list_options(options)],
         cpu_m=QUALITY_CPU_M,
         memory_mib=compute_quality_memory_mib(experiment),
         disk_gib=DISK_GIB,

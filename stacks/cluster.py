@@ -10,6 +10,7 @@ changes nothing in this template.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
@@ -191,23 +192,21 @@ def _add_cluster_role(scope: Construct, key_arn: str, environment: Environment) 
 def _add_access_entries(scope: Construct, cluster_ref: str, environment: Environment) -> None:
     """Add one entry per principal, with its rights in the cluster."""
     access = environment.cluster.access
-    rows = [
-        *((person, [build_admin_policy(environment)], None) for person in access.admin),
-        *(
-            (person, None, [kubernetes_group(kind)])
-            for kind in CLUSTER_KINDS
-            for person in getattr(access, kind)
-        ),
-    ]
-    for principal, policies, groups in rows:
+    rights: dict[str, dict[str, Any]] = {
+        principal: {"access_policies": [build_admin_policy(environment)]} for principal in access.admin
+    }
+    for kind in CLUSTER_KINDS:
+        for principal in getattr(access, kind):
+            rights[principal] = {"kubernetes_groups": [kubernetes_group(kind)]}
+
+    for principal, properties in rights.items():
         eks.CfnAccessEntry(
             scope,
             principal.partition(":iam::")[2].replace("/", ":"),
             cluster_name=cluster_ref,
             principal_arn=principal,
             type="STANDARD",
-            access_policies=policies,
-            kubernetes_groups=groups,
+            **properties,
         )
 
 

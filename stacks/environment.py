@@ -106,8 +106,8 @@ class EnvironmentStage(cdk.Stage):
         else:
             cdk.Annotations.of(cluster).add_warning_v2(
                 "tandem:reservation-given",
-                f"no Fleet stack: capacity.reservation_id of {environment.name} is null or the"
-                " placeholder",
+                f"no Fleet stack: capacity.reservation_id of {environment.name}"
+                " is null or the placeholder",
             )
 
     def _add_network(self, environment: Environment) -> tuple[NetworkStack | None, NetworkIds]:

@@ -58,24 +58,21 @@ class GuardStack(EnvironmentStack):
         queue_arn = _add_queue(Construct(self, "DeadLetters"), environment, key).queue_arn
         _add_schedule_group(Construct(self, "OneShot"), environment, queue_arn, key.key_arn)
 
-        stop_function = add_guard_function(
-            self,
-            "stop",
-            environment=environment,
-            topic_arn=people_topic_arn,
-            key=key,
-            queue_arn=queue_arn,
+        functions = {
+            kind: add_guard_function(
+                self,
+                kind,
+                environment=environment,
+                topic_arn=people_topic_arn,
+                key=key,
+                queue_arn=queue_arn,
+            )
+            for kind in FUNCTIONS
+        }
+        add_reaper_schedule(Construct(self, "EveryPass"), functions["reap"])
+        stop_topic = _add_stop_topic(
+            Construct(self, "StopTopic"), environment, key, functions["stop"]
         )
-        reap_function = add_guard_function(
-            self,
-            "reap",
-            environment=environment,
-            topic_arn=people_topic_arn,
-            key=key,
-            queue_arn=queue_arn,
-        )
-        add_reaper_schedule(Construct(self, "EveryPass"), reap_function)
-        stop_topic = _add_stop_topic(Construct(self, "StopTopic"), environment, key, stop_function)
 
         if needs_manual_budget(environment):
             cdk.Annotations.of(self).add_info(

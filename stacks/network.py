@@ -71,20 +71,20 @@ class NetworkIds:
 
         A new zone for accelerators adds none to them.
         """
-        return [
-            subnet_id for zone in sorted(self.base_zones) for subnet_id in self.subnet_ids[zone]
-        ]
+        subnet_ids: list[str] = []
+        for zone in sorted(self.base_zones):
+            subnet_ids += self.subnet_ids[zone]
+        return subnet_ids
 
 
 def import_network(network: ExistingNetwork) -> NetworkIds:
     """Return the ids of an existing VPC; its owner has its routes, flow logs and endpoints."""
-    zones = sorted({subnet.zone for subnet in network.subnets})
-    by_zone = {
-        zone: [subnet.id for subnet in network.subnets if subnet.zone == zone] for zone in zones
-    }
+    subnet_ids: dict[str, list[str]] = {}
+    for subnet in network.subnets:
+        subnet_ids.setdefault(subnet.zone, []).append(subnet.id)
     return NetworkIds(
         vpc_id=network.vpc_id,
-        subnet_ids=by_zone,
+        subnet_ids=subnet_ids,
         base_zones=network.base_zones,
         control_plane_subnet_ids=[subnet.id for subnet in network.cluster_subnets],
     )

@@ -147,15 +147,12 @@ def _add_agent_role(scope: Construct, environment: Environment) -> iam.CfnRole:
     and of the add-on's chart for logs and for EC2. Unproven on EKS, where an AccessDenied in an
     agent's log would name a missing right.
     """
-    groups = [
-        build_arn(
-            environment,
-            "logs",
-            f"log-group:{names.container_log_group_name(environment, kind)}{stream_suffix}",
-        )
-        for kind in names.CONTAINER_LOG_KINDS
-        for stream_suffix in ("", ":log-stream:*")
-    ]
+    groups = []
+    for kind in names.CONTAINER_LOG_KINDS:
+        name = names.container_log_group_name(environment, kind)
+        group = build_arn(environment, "logs", f"log-group:{name}")
+        groups += [group, f"{group}:log-stream:*"]
+
     return add_pod_role(
         Construct(scope, "AgentRole"),
         environment=environment,

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_path, read_lock
@@ -45,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     arguments = parser.parse_args(argv)
     locks = arguments.locks or [lock_path(source) for source in find_inputs()]
-    pins = {format_pin(package) for lock in locks for package in read_lock(lock)}
+    packages = chain.from_iterable(map(read_lock, locks))
+    pins = {format_pin(package) for package in packages}
     audits: dict[str, Callable[[], set[str]]] = {
         "Python": lambda: audit_python(pins, arguments.osv_url)
     }
@@ -66,7 +68,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     else:
         print(f"{len(pins)} packages, {len(vulnerabilities)} known vulnerabilities")
-    return VULNERABLE if vulnerabilities else UNREACHABLE if problems else CLEAN
+    if vulnerabilities:
+        return VULNERABLE
+    return UNREACHABLE if problems else CLEAN
 
 
 def format_pin(package: LockedPackage) -> str:
@@ -80,7 +84,10 @@ def audit_python(pins: Iterable[str], osv_url: str | None = None) -> set[str]:
     Raises:
         AuditError: pip-audit got no answer, or none for some packages.
     """
-    return {line for batch in split_versions(pins) for line in run_pip_audit(batch, osv_url)}
+    lines: set[str] = set()
+    for batch in split_versions(pins):
+        lines.update(run_pip_audit(batch, osv_url))
+    return lines
 
 
 def split_versions(pins: Iterable[str]) -> Iterator[list[str]]:

@@ -47,7 +47,10 @@ class LockedPackage:
 
 def find_inputs(root: Path = ROOT) -> list[Path]:
     """Return every input of a lock; the input that constrains the others comes first."""
-    return [path for pattern in INPUT_PATTERNS for path in sorted(root.glob(pattern))]
+    paths: list[Path] = []
+    for pattern in INPUT_PATTERNS:
+        paths += sorted(root.glob(pattern))
+    return paths
 
 
 def lock_path(source: Path) -> Path:

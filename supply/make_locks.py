@@ -136,7 +136,7 @@ def build_locked_package(
     if not targets:
         return None
     hashes = own_hashes.get(name) or tuple(
-        dict.fromkeys(digest for target in targets for digest in pick_files(entry, target))
+        dict.fromkeys(pick_file(entry, target) for target in targets)
     )
     is_everywhere = len(targets) == len(TARGETS)
     return LockedPackage(
@@ -168,7 +168,7 @@ def is_marker_true(marker: str, target: tuple[tuple[int, int], str]) -> bool:
     )
 
 
-def pick_files(entry: dict[str, Any], target: tuple[tuple[int, int], str]) -> list[str]:
+def pick_file(entry: dict[str, Any], target: tuple[tuple[int, int], str]) -> str:
     """Return the hash of the wheel that pip takes on a target; the source's if no wheel."""
     rank = {tag: place for place, tag in enumerate(list_tags(target))}
     file = entry.get("sdist")
@@ -183,7 +183,7 @@ def pick_files(entry: dict[str, Any], target: tuple[tuple[int, int], str]) -> li
             best = place
     if file is None:
         raise ValueError(f"{entry['name']}=={entry['version']} has no file for {target}")
-    return [f"sha256:{file['hashes']['sha256']}"]
+    return f"sha256:{file['hashes']['sha256']}"
 
 
 def list_tags(target: tuple[tuple[int, int], str]) -> Iterator[Tag]:

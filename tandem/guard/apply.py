@@ -176,13 +176,11 @@ class _StopPass:
             ]
         is_unseen = bool(self.fleet.unknown and self.fleet.own_instances)
         is_blind = not self.plan.reasons and is_unseen and self.who == REAPER
-        change = (
-            "blind"
-            if is_blind
-            else "failed"
-            if metrics[STOP_FAILURES]
-            else self.plan.fence_state or ""
-        )
+        change: str = self.plan.fence_state or ""
+        if is_blind:
+            change = "blind"
+        elif metrics[STOP_FAILURES]:
+            change = "failed"
         outcome = self._notify(change) if self.plan.reasons or is_blind else False
         if publishes_metrics:
             data = [

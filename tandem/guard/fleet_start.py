@@ -360,8 +360,8 @@ class _FleetStart:
         """Request the nodes from EKS, with the run's labels and without those of another."""
         if self._is_past_deadline():  # the one-shot stop of the lease has fired
             problem = (
-                f"the lease's deadline {self.lease.deadline:{MOMENT_FORMAT}} UTC has passed"
-                " meanwhile"
+                f"the lease's deadline {self.lease.deadline:{MOMENT_FORMAT}} UTC"
+                " has passed meanwhile"
             )
             raise self._refuse(problem, LATE_START_ADVICE)
         try:

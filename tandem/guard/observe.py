@@ -458,19 +458,23 @@ def _list_instances(
     tag_values = {CLUSTER_TAG: config.cluster, NODE_GROUP_TAG: config.node_group}
     filters = [{"Name": f"tag:{tag}", "Values": [value]} for tag, value in tag_values.items()]
     for page in iterate_pages(clients.ec2, "describe_instances", Filters=filters):
-        for instance in (
-            row for reservation in page["Reservations"] for row in reservation["Instances"]
-        ):
-            if instance["State"]["Name"] != "terminated":
-                tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
-                is_own = has_owner_tag or tags.get(OWNER_TAG) == config.environment
-                yield FleetInstance(
-                    id=instance["InstanceId"],
-                    launched_at=instance["LaunchTime"].astimezone(UTC),
-                    is_ours=is_own,
-                    state=instance["State"]["Name"],
-                    scaling_group=tags.get(SCALING_GROUP_TAG, ""),
-                )
+        for reservation in page["Reservations"]:
+            for instance in reservation["Instances"]:
+                if instance["State"]["Name"] != "terminated":
+                    yield _build_instance(instance, config, has_owner_tag=has_owner_tag)
+
+
+def _build_instance(
+    instance: Mapping[str, Any], config: GuardConfig, *, has_owner_tag: bool
+) -> FleetInstance:
+    tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
+    return FleetInstance(
+        id=instance["InstanceId"],
+        launched_at=instance["LaunchTime"].astimezone(UTC),
+        is_ours=has_owner_tag or tags.get(OWNER_TAG) == config.environment,
+        state=instance["State"]["Name"],
+        scaling_group=tags.get(SCALING_GROUP_TAG, ""),
+    )
 
 
 def select_own_labels(labels: Mapping[str, str]) -> dict[str, str]:

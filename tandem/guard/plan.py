@@ -159,8 +159,8 @@ def _describe_stop_failures(
     if fleet.has_owner_tag is False and has_size and not fleet.can_scale:
         tag = f"{observe.OWNER_TAG}={config.environment}"
         yield (
-            f"{config.node_group_description} is not set to 0: it is another's, without the tag"
-            f" {tag}"
+            f"{config.node_group_description} is not set to 0:"
+            f" it is another's, without the tag {tag}"
         )
 
 

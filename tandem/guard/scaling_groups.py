@@ -11,8 +11,9 @@ UpdateAutoScalingGroup.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tandem.guard.config import AwsClients
 
@@ -46,14 +47,14 @@ def read_scaling_groups(clients: AwsClients, names: Sequence[str]) -> tuple[Scal
     if not names:
         return ()
     answer = clients.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=list(names))
-    return tuple(
-        ScalingGroup(
-            name=group["AutoScalingGroupName"],
-            desired_size=group["DesiredCapacity"],
-            min_size=group["MinSize"],
-            suspended_processes=tuple(
-                process["ProcessName"] for process in group.get("SuspendedProcesses", [])
-            ),
-        )
-        for group in answer["AutoScalingGroups"]
+    return tuple(_build_group(group) for group in answer["AutoScalingGroups"])
+
+
+def _build_group(group: Mapping[str, Any]) -> ScalingGroup:
+    processes = group.get("SuspendedProcesses", [])
+    return ScalingGroup(
+        name=group["AutoScalingGroupName"],
+        desired_size=group["DesiredCapacity"],
+        min_size=group["MinSize"],
+        suspended_processes=tuple(process["ProcessName"] for process in processes),
     )

@@ -45,16 +45,18 @@ def list_foreign_schedules(
     """
     own_name = lease.schedule if lease else None
     pages = iterate_pages(clients.scheduler, "list_schedules", GroupName=config.schedule_group)
-    return tuple(
-        ForeignSchedule(
-            name=shorten_text(schedule["Name"]),
-            state=shorten_text(schedule.get("State", "?")),
-            target_arn=shorten_text(schedule.get("Target", {}).get("Arn", "?")),
-        )
-        for page in pages
-        for schedule in page["Schedules"]
-        if schedule["Name"] != own_name
-    )
+    schedules: list[ForeignSchedule] = []
+    for page in pages:
+        schedules += [
+            ForeignSchedule(
+                name=shorten_text(schedule["Name"]),
+                state=shorten_text(schedule.get("State", "?")),
+                target_arn=shorten_text(schedule.get("Target", {}).get("Arn", "?")),
+            )
+            for schedule in page["Schedules"]
+            if schedule["Name"] != own_name
+        ]
+    return tuple(schedules)
 
 
 def delete_unreferenced_schedule(clients: AwsClients, config: GuardConfig, run: str) -> bool:

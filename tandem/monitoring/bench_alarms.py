@@ -116,8 +116,8 @@ def _list_reference_alarms(
     cell = (value.experiment, value.variant, value.prompt_class, f"c{value.concurrency}")
     classes = "all classes" if value.prompt_class == metrics.ALL_VALUES else value.prompt_class
     name = (
-        f"{value.variant} of {value.experiment} ({classes}, concurrency {value.concurrency}) in"
-        f" {environment.name}"
+        f"{value.variant} of {value.experiment}"
+        f" ({classes}, concurrency {value.concurrency}) in {environment.name}"
     )
     source = _bench_source(environment, *cell[:3], str(value.concurrency))
     for metric, reference_ms in (("ttft_ms", value.ttft_ms), ("tpot_ms", value.tpot_ms)):

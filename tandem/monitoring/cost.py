@@ -27,6 +27,7 @@ from tandem.metrics import (
     VLLM_SCRAPE,
     list_published_metrics,
 )
+from tandem.monitoring.alarm import MetricAlarm
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.dashboards import build_dashboards
 from tandem.monitoring.guard_alarms import build_guard_alarms
@@ -163,10 +164,8 @@ def _list_rows(scope: MonitoringScope, prices: WatchPrices, share: float) -> Ite
     series = sum(count_bench_series(member) for member in scope.experiments)
     variants = sum(len(member.experiment.all_variants()) for member in scope.experiments)
     has_insights = scope.environment.observability.container_insights
-    guard_series, server_series = (
-        sum(publisher == sender for publisher, _ in CLOUDWATCH_METRICS)
-        for sender in (GUARD, VLLM_SCRAPE)
-    )
+    publishers = [publisher for publisher, _ in CLOUDWATCH_METRICS]
+    guard_series = publishers.count(GUARD)
     hours_text = f"for {share * HOURS_PER_MONTH:.1f} of {HOURS_PER_MONTH:.0f} hours"
     bench_text = f"{series} series of {variants} variants, {hours_text}"
     yield "metrics of the bench", "metric_month", 0, series, bench_text
@@ -189,7 +188,7 @@ def _list_rows(scope: MonitoringScope, prices: WatchPrices, share: float) -> Ite
             fleet_series,
             insights_text,
         )
-        server_series *= variants
+        server_series = publishers.count(VLLM_SCRAPE) * variants
         server_text = f"{server_series} series while the fleet lives"
         yield "metrics of the servers", "metric_month", 0, server_series, server_text
         yield f"metrics of the {LOG_FILTER}", "metric_month", 1, 0, "1 series always"
@@ -260,9 +259,10 @@ def _list_display_rows(scope: MonitoringScope, prices: WatchPrices) -> Iterator[
     )
     yield "dashboards", "dashboard_month", len(dashboards) - free_count, 0, dashboard_text
     sets = (build_alarms(scope), build_guard_alarms(scope.environment))
-    alarms = [
-        alarm for alarm_set in sets for alarm in (*alarm_set.alarms, alarm_set.suppressor) if alarm
-    ]
+    alarms: list[MetricAlarm] = []
+    for alarm_set in sets:
+        alarms += alarm_set.alarms
+        alarms += [alarm_set.suppressor] if alarm_set.suppressor else []
     metric_count = sum(len(_collect_metrics(alarm.lines)) for alarm in alarms)
     yield (
         "alarms",
@@ -277,12 +277,9 @@ def _list_display_rows(scope: MonitoringScope, prices: WatchPrices) -> Iterator[
 
 def _count_dashboard_metrics(dashboard: Dashboard) -> int:
     """Return how many metrics a dashboard names; a SEARCH counts as one, however many it finds."""
-    lines = [
-        line
-        for widget in dashboard.widgets
-        if isinstance(widget, GraphWidget)
-        for line in widget.lines
-    ]
+    lines: list[MetricLine | MathExpression] = []
+    for widget in dashboard.widgets:
+        lines += widget.lines if isinstance(widget, GraphWidget) else ()
     search_texts = {
         line.text for line in lines if isinstance(line, MathExpression) and "SEARCH(" in line.text
     }

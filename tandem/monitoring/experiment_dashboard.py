@@ -8,6 +8,7 @@ one row.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from tandem.declarations import names
 from tandem.declarations.environment import Environment
@@ -15,7 +16,14 @@ from tandem.metrics import ALL_VALUES, POST_FIGURES, Metric, find_metric, list_p
 from tandem.monitoring import widget
 from tandem.monitoring.dashboard_arms import MAX_VARIANTS, DashboardArms, build_bench_graph
 from tandem.monitoring.scope import ExperimentScope
-from tandem.monitoring.widget import COLUMNS, PERIOD_S, GraphWidget, MathExpression, TextWidget
+from tandem.monitoring.widget import (
+    COLUMNS,
+    PERIOD_S,
+    GraphWidget,
+    MathExpression,
+    MetricLine,
+    TextWidget,
+)
 
 SUITE = "post"
 # the two that the post's figures compare: tandem/bench/suites/data/post.jsonl
@@ -68,20 +76,19 @@ def _list_post_figures(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget
     yield widget.render_text(
         "post_figures", prompts=PROMPTS, pair=pair, is_first=len(arms.variants) > 1
     )
+    cells = [(row, prompt, variant) for (row, prompt), variant in product(enumerate(PROMPTS), pair)]
+    concurrency = widget.dimension_label("Concurrency")
     for figure in POST_FIGURES:
         lines = [
             MathExpression(
                 text=arms.build_search(
                     figure.metric, "p50", Variant=variant.name, PromptClass=prompt
                 ),
-                label=(
-                    f"{prompt}, {variant.name}, concurrency {widget.dimension_label('Concurrency')}"
-                ),
-                id=f"f{2 * row + column}",
+                label=f"{prompt}, {variant.name}, concurrency {concurrency}",
+                id=f"f{number}",
                 color=PROMPT_COLORS[variant.mode != "none"][row],
             )
-            for row, prompt in enumerate(PROMPTS)
-            for column, variant in enumerate(pair)
+            for number, (row, prompt, variant) in enumerate(cells)
         ]
         unit = find_metric(figure.metric).unit
         yield build_bench_graph(f"{figure.title}, p50", unit, figure.sentence, lines, varies=False)
@@ -137,15 +144,14 @@ def _list_speed_ups(arms: DashboardArms, metric: Metric) -> Iterator[GraphWidget
 
 def _list_error_graphs(arms: DashboardArms) -> Iterator[GraphWidget]:
     """Yield failures as a share, and the total behind the share."""
-    share_lines = [
-        line
-        for number, variant in enumerate(arms.visible_variants)
-        for line in (
+    share_lines: list[MetricLine | MathExpression] = []
+    for number, variant in enumerate(arms.visible_variants):
+        share_lines += [
             arms.line("requests", variant, "Sum", f"r{number}"),
             arms.line("failed_requests", variant, "Sum", f"f{number}"),
             arms.build_expression(f"100 * f{number} / r{number}", variant, f"e{number}"),
-        )
-    ]
+        ]
+
     share_sentence = widget.render_markdown("failed_share")
     yield build_bench_graph(
         "Failed share", "percent", share_sentence, share_lines, width=COLUMNS // 3

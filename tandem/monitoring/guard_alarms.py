@@ -104,8 +104,8 @@ def _list_fleet_alarms(environment: Environment) -> Iterator[MetricAlarm]:
     yield build(
         (GUARD_SILENCE,),
         "instances_alive",
-        f"Nobody has counted the instances of {name} for {SILENT_PERIODS * PERIOD_S // 60}"
-        " minutes.",
+        f"Nobody has counted the instances of {name}"
+        f" for {SILENT_PERIODS * PERIOD_S // 60} minutes.",
         f"no value in {SILENT_PERIODS} passes: the reaper sends one in each, also where there is no"
         " instance, unless it does not run or EC2 does not answer it",
         comparison="below",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from tandem import metrics
@@ -29,7 +30,7 @@ class ExperimentScope:
     @property
     def classes(self) -> tuple[str, ...]:
         """The prompt classes of all suites, each once."""
-        return tuple(dict.fromkeys(name for classes in self.suites.values() for name in classes))
+        return tuple(dict.fromkeys(chain.from_iterable(self.suites.values())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,8 +56,8 @@ def build_suppressor(scope: MonitoringScope) -> MetricAlarm | None:
     return build_alarm(
         environment,
         [PARKED_FLEET],
-        f"No accelerator node of {environment.name} lives: its alarms notify nobody. This is no"
-        " fault.",
+        f"No accelerator node of {environment.name} lives:"
+        " its alarms notify nobody. This is no fault.",
         f"fewer than one node for {PARKED_PERIODS} minutes; silence is no proof of a parked fleet,"
         " so that it mutes nothing",
         MetricSource(environment, LOG_FILTER).line(NODES, "Sum", id="nodes", is_visible=True),
@@ -111,8 +111,8 @@ def _unready_server_alarm(
     return _build_steady_alarm(
         environment,
         [UNREADY_SERVER, experiment.name, variant.name],
-        f"The pod of {variant.name} of {experiment.name} in {environment.name} runs and is not"
-        " ready.",
+        f"The pod of {variant.name} of {experiment.name} in {environment.name}"
+        " runs and is not ready.",
         "a warm start reads the weights from S3 and takes minutes, and the startup probe ends one"
         " that never will after an hour",
         _insights_line(environment, experiment, RESTARTS, "restarts", PodName=variant.name),
@@ -156,8 +156,8 @@ def _idle_nodes_alarm(scope: MonitoringScope) -> MetricAlarm:
     return _build_steady_alarm(
         environment,
         [IDLE_NODES],
-        f"Accelerator nodes of {environment.name} live, and no pod of any experiment is in phase"
-        " Running.",
+        f"Accelerator nodes of {environment.name} live,"
+        " and no pod of any experiment is in phase Running.",
         "a raised node has a server or a compile job within that time, or it is paid for nothing",
         MetricSource(environment, LOG_FILTER).line(NODES, "Sum", id="nodes"),
         *namespace_lines,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from tandem.declarations.budgets import compute_run_usd
 from tandem.declarations.catalogue import Catalogue
@@ -203,10 +204,8 @@ def _list_start_rows(monitoring_cost: MonitoringCost, catalogue: Catalogue) -> I
     yield "builds", "builds of images", build_text, (("build_minute", minutes),)
     if has_nat(monitoring_cost.scope.environment):
         scopes = monitoring_cost.scope.experiments
-        models = tuple(
-            dict.fromkeys(model for scope in scopes for model in scope.experiment.all_models())
-        )
-        model_gb = count_model_gb(catalogue, models)
+        models = chain.from_iterable(scope.experiment.all_models() for scope in scopes)
+        model_gb = count_model_gb(catalogue, tuple(dict.fromkeys(models)))
         yield (
             "staging through NAT",
             "staging through NAT",

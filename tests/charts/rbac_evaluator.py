@@ -68,7 +68,8 @@ RESOURCES = {
     ),
     "unheard.example.com": "things",
 }
-VERBS = (
+# what an API server judges of any resource
+API_VERBS = (
     "get",
     "list",
     "watch",
@@ -80,11 +81,8 @@ VERBS = (
     "impersonate",
     "bind",
     "escalate",
-    "approve",
-    "sign",
-    "use",
-    "unheard-of",
 )
+VERBS = (*API_VERBS, "approve", "sign", "use", "unheard-of")
 EVERYTHING = [
     (verb, group, resource)
     for group, resources in RESOURCES.items()

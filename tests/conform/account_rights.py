@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from api_store import ApiStore
 from named_cluster import Object
+from rbac_evaluator import API_VERBS
 
 from tandem.ops.people.cluster_rights import (
     CLUSTER_KINDS,
@@ -25,19 +26,6 @@ from tandem.ops.people.cluster_rights import (
     kubernetes_group,
 )
 
-VERBS = (
-    "get",
-    "list",
-    "watch",
-    "create",
-    "update",
-    "patch",
-    "delete",
-    "deletecollection",
-    "impersonate",
-    "bind",
-    "escalate",
-)
 POD_ACCOUNTS = ("tandem-stage", "tandem-compile", "tandem-serve", "tandem-bench")
 PARALLEL = 8
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -109,7 +97,7 @@ def list_requests(store: ApiStore, experiment: str) -> list[AccessRequest]:
         AccessRequest(namespace, verb, group, resource)
         for (group, resource), is_namespaced_item in sorted(scopes.items())
         for namespace in ((experiment, "kube-system", "") if is_namespaced_item else ("",))
-        for verb in VERBS
+        for verb in API_VERBS
     ]
 
 

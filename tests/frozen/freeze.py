@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import io
 import json
 import os
@@ -96,18 +95,6 @@ def freeze_templates(templates: Mapping[str, Mapping[str, Any]]) -> Golden:
         if name.rpartition("-")[0] in ENVIRONMENTS
     }
     return {f"templates/{name}.json": format_template(template) for name, template in mine.items()}
-
-
-def freeze_manifests() -> Golden:
-    """Return a digest of every file below manifests/ of the examples."""
-    folders = [ROOT / "manifests" / name for name in shipped.ENVIRONMENTS]
-    paths = sorted(path for folder in folders for path in folder.rglob("*") if path.is_file())
-    lines = [
-        f"{hashlib.sha256(name_digests(path.read_text()).encode()).hexdigest()}"
-        f" {path.relative_to(ROOT)}\n"
-        for path in paths
-    ]
-    return {"manifests.txt": "".join(lines)}
 
 
 def freeze_objects(trees: Mapping[str, Mapping[Path, str]]) -> Golden:
@@ -367,7 +354,6 @@ def freeze_screens() -> Golden:
 
 SECTIONS: dict[str, Callable[[], Golden]] = {
     "templates": synthesize,
-    "manifests": freeze_manifests,
     "objects": render_objects,
     "artifact_keys": freeze_artifact_keys,
     "runs": freeze_runs,

@@ -125,12 +125,6 @@ def test_the_allow_list_begins_by_refusing_everything(image: ProjectImage) -> No
     assert [rule for rule in rules[1:] if not rule.startswith("!")] == []
 
 
-def test_no_list_at_the_root_stands_before_those_of_the_images() -> None:
-    """BuildKit takes `<Dockerfile>.dockerignore` where it exists; another builder would take the
-    root's for both."""
-    assert not (ROOT / ".dockerignore").exists()
-
-
 @each_image
 def test_the_dockerfile_copies_all_that_is_admitted(image: ProjectImage) -> None:
     copied_files = {
@@ -142,11 +136,6 @@ def test_the_dockerfile_copies_all_that_is_admitted(image: ProjectImage) -> None
     }
 
     assert set(image.source_files()) - copied_files == {image.dockerfile}
-
-
-@each_image
-def test_two_images_share_no_tag(image: ProjectImage) -> None:
-    assert [entry.name for entry in ENTRIES if entry.tag() == image.tag()] == [image.name]
 
 
 def pinned(image: ProjectImage = TOOLS) -> set[str]:

@@ -77,10 +77,6 @@ def test_it_names_each_package_of_the_lock_with_its_version(sbom: dict[str, Any]
     }
 
 
-def test_it_names_the_base_by_its_digest(sbom: dict[str, Any]) -> None:
-    assert list(versions(sbom, "oci").values()) == [TOOLS.base().digest]
-
-
 def test_it_names_every_debian_package_that_is_installed(tmp_path: Path) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()

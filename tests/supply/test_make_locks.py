@@ -38,7 +38,7 @@ NEWER = "p-1-cp311-cp311-manylinux_2_28_x86_64.whl"
 def test_a_target_takes_the_wheel_that_pip_takes(
     files: tuple[str, ...], target: Any, picked: str
 ) -> None:
-    assert make_locks.pick_files(entry(*files, source=True), target) == [f"sha256:{picked}"]
+    assert make_locks.pick_file(entry(*files, source=True), target) == f"sha256:{picked}"
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def test_a_target_takes_the_wheel_that_pip_takes(
     ],
 )
 def test_where_no_wheel_fits_the_source_is_taken(file: str) -> None:
-    assert make_locks.pick_files(entry(file, source=True), X86) == ["sha256:source"]
+    assert make_locks.pick_file(entry(file, source=True), X86) == "sha256:source"
 
 
 def test_a_package_without_a_file_for_a_target_is_refused() -> None:
     with pytest.raises(ValueError, match="p==1 has no file for"):
-        make_locks.pick_files(entry("p-1-cp311-cp311-win_amd64.whl"), X86)
+        make_locks.pick_file(entry("p-1-cp311-cp311-win_amd64.whl"), X86)
 
 
 @pytest.mark.parametrize(
