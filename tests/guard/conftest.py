@@ -20,7 +20,7 @@ def world() -> World:
 def start(world):
     """Start a run as an operator does; keywords change what is asked."""
 
-    def act(run="r1", guarded: GuardConfig = GUARDED, **more):
+    def act(run="r1", config: GuardConfig = GUARDED, **more):
         asked_values = {
             "hours": 2.0,
             "experiment": "first",
@@ -29,7 +29,7 @@ def start(world):
             "who": "anna",
             **more,
         }
-        return raise_fleet(world.clients, guarded, RaiseRequest(run=run, **asked_values), world.now)
+        return raise_fleet(world.clients, config, RaiseRequest(run=run, **asked_values), world.now)
 
     return act
 
@@ -38,10 +38,10 @@ def start(world):
 def halt(world):
     """Stop as an operator does."""
 
-    def act(why="enough", guarded: GuardConfig = GUARDED, **more):
+    def act(why="enough", config: GuardConfig = GUARDED, **more):
         return stop_fleet(
             world.clients,
-            guarded,
+            config,
             **{"who": "anna", "why": why, "run": None, "now": world.now, **more},
         )
 
@@ -57,11 +57,11 @@ def lift(world):
 def passes(world):
     """Let time pass with a pass of the reaper every five minutes; the report of the last one."""
 
-    def act(minutes, guarded: GuardConfig = GUARDED):
-        report = run_reaper_pass(world.clients, guarded, world.now)
+    def act(minutes, config: GuardConfig = GUARDED):
+        report = run_reaper_pass(world.clients, config, world.now)
         for _ in range(int(minutes // 5)):
             world.advance(5)
-            report = run_reaper_pass(world.clients, guarded, world.now)
+            report = run_reaper_pass(world.clients, config, world.now)
         return report
 
     return act

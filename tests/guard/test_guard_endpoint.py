@@ -82,7 +82,7 @@ def scene(endpoint, proxy, clients):
     endpoint.set_fleet(QUICK)
     name = f"g{next(_NUMBER)}"
     topic = endpoint.client("sns").create_topic(Name=f"{name}-people")["TopicArn"]
-    guarded_config = GuardConfig(
+    config = GuardConfig(
         environment=name,
         account=ACCOUNT,
         region="us-east-2",
@@ -101,13 +101,11 @@ def scene(endpoint, proxy, clients):
         dead_letter_arn=f"arn:aws:sqs:us-east-2:{ACCOUNT}:d",
     )
     endpoint.client("s3").create_bucket(
-        Bucket=guarded_config.bucket, CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
+        Bucket=config.bucket, CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
     )
-    endpoint.client("scheduler").create_schedule_group(Name=guarded_config.schedule_group)
-    endpoint.client("eks").create_cluster(
-        name=guarded_config.cluster, roleArn=NODES, resourcesVpcConfig={}
-    )
-    result = Scene(endpoint, clients, guarded_config)
+    endpoint.client("scheduler").create_schedule_group(Name=config.schedule_group)
+    endpoint.client("eks").create_cluster(name=config.cluster, roleArn=NODES, resourcesVpcConfig={})
+    result = Scene(endpoint, clients, config)
     result.group({OWNER_TAG: name})
     yield result
     proxy.use()
@@ -117,16 +115,16 @@ def scene(endpoint, proxy, clients):
 class Scene:
     """One environment, and who acts on it."""
 
-    def __init__(self, endpoint, clients, guarded):
+    def __init__(self, endpoint, clients, config):
         self.endpoint = endpoint
         self.clients = clients
-        self.guarded = guarded
+        self.config = config
         self.ec2 = endpoint.client("ec2")
 
     def group(self, tags):
         self.endpoint.client("eks").create_nodegroup(
-            clusterName=self.guarded.cluster,
-            nodegroupName=self.guarded.node_group,
+            clusterName=self.config.cluster,
+            nodegroupName=self.config.node_group,
             subnets=["subnet-1"],
             nodeRole=NODES,
             scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
@@ -137,18 +135,18 @@ class Scene:
         request = RaiseRequest(
             run=run, hours=hours, experiment="first", nodes=nodes, node_labels=LABEL, who="anna"
         )
-        return raise_fleet(self.clients, self.guarded, request, self.endpoint.now())
+        return raise_fleet(self.clients, self.config, request, self.endpoint.now())
 
     def halt(self, why="enough"):
         return stop_fleet(
-            self.clients, self.guarded, who="anna", why=why, run=None, now=self.endpoint.now()
+            self.clients, self.config, who="anna", why=why, run=None, now=self.endpoint.now()
         )
 
     def reap(self):
-        return run_reaper_pass(self.clients, self.guarded, self.endpoint.now())
+        return run_reaper_pass(self.clients, self.config, self.endpoint.now())
 
     def states(self):
-        wanted_values = [{"Name": "tag:eks:cluster-name", "Values": [self.guarded.cluster]}]
+        wanted_values = [{"Name": "tag:eks:cluster-name", "Values": [self.config.cluster]}]
         listed_reservations = self.ec2.describe_instances(Filters=wanted_values)["Reservations"]
         result = [
             instance["State"]["Name"]

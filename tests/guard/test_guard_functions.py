@@ -26,13 +26,13 @@ BUDGET = {
 def function(world, monkeypatch):
     """A handler in the account, at its time."""
 
-    def load(name, guarded=GUARDED):
+    def load(name, config=GUARDED):
         spec = importlib.util.spec_from_file_location(
             f"{name}_handler", LAMBDAS / name / "handler.py"
         )
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        for variable, value in guarded.to_variables().items():
+        for variable, value in config.to_variables().items():
             monkeypatch.setenv(variable, value)
         monkeypatch.setattr(AwsClients, "create", classmethod(lambda *_: world.clients))
         monkeypatch.setattr(

@@ -30,8 +30,8 @@ BEATS = {"beats": True, "hours": 8}
 DEEP = b"[" * 100_000  # deeper than Python reads
 
 
-def why(world, guarded: GuardConfig = GUARDED) -> str:
-    return "; ".join(plan_stop(observe_fleet(world.clients, guarded, world.now), guarded).reasons)
+def why(world, config: GuardConfig = GUARDED) -> str:
+    return "; ".join(plan_stop(observe_fleet(world.clients, config, world.now), config).reasons)
 
 
 def raised(world, desired=1):
@@ -177,7 +177,7 @@ def test_an_old_instance_is_a_stop_whatever_its_lease(world, start):
 
 def test_a_stop_is_due_45_minutes_before_the_blocks_end(world, start):
     world.deploy_block(BLOCK.block_starts, BLOCK.block_ends)
-    start(guarded=BLOCK, hours=23)
+    start(config=BLOCK, hours=23)
     world.advance(23 * 60 - 1)
     world.schedules.clear()
     lease = world.read(lease_key("r1"))
@@ -207,7 +207,7 @@ def test_a_renewed_block_is_known_by_the_node_groups_tags(world, start, passes):
         BLOCK, block_starts=START - timedelta(hours=48), block_ends=START - timedelta(hours=24)
     )
     world.deploy_block(START - timedelta(hours=1), START + timedelta(hours=9))
-    start(guarded=old, hours=8)
+    start(config=old, hours=8)
     early = passes(7 * 60, old).plan.reasons
     world.advance(75)
     raised(world)
@@ -438,7 +438,7 @@ def test_a_pass_publishes_each_metric_once(world, start):
 def test_a_paid_block_without_a_run_is_idle(world, start, passes):
     world.deploy_block(BLOCK.block_starts, BLOCK.block_ends)
     idle = passes(0, BLOCK).metrics["idle_block_minutes"]
-    start(guarded=BLOCK, hours=8)
+    start(config=BLOCK, hours=8)
     busy = passes(5, BLOCK).metrics["idle_block_minutes"]
     assert (idle, busy) == (5, 0)
 
@@ -462,6 +462,6 @@ def test_nothing_is_published_of_what_is_unknown(world, passes):
 # purity and variables
 
 
-@pytest.mark.parametrize("guarded", [GUARDED, BLOCK, replace(GUARDED, topic_arn=None)])
-def test_a_guarded_fleet_is_read_back_from_its_variables(guarded):
-    assert GuardConfig.from_variables(guarded.to_variables()) == guarded
+@pytest.mark.parametrize("config", [GUARDED, BLOCK, replace(GUARDED, topic_arn=None)])
+def test_a_guarded_fleet_is_read_back_from_its_variables(config):
+    assert GuardConfig.from_variables(config.to_variables()) == config

@@ -184,7 +184,7 @@ def test_ec2_alone_says_until_when_a_block_lasts(world, start):
     world.deploy_block(START, START + timedelta(hours=4))
     world.block.ends += timedelta(hours=24)  # extended, and paid
     start(
-        guarded=replace(GUARDED, block_starts=START, block_ends=START + timedelta(hours=4)), hours=8
+        config=replace(GUARDED, block_starts=START, block_ends=START + timedelta(hours=4)), hours=8
     )
     assert size(world) == 1
 
@@ -208,7 +208,7 @@ def test_a_block_from_which_nothing_can_be_launched_is_refused(world, start, sta
 
 
 def test_a_node_group_that_names_no_block_is_refused(start):
-    refusal(start, "names no Capacity Block", guarded=BLOCK)
+    refusal(start, "names no Capacity Block", config=BLOCK)
 
 
 def test_a_node_group_of_another_is_refused_and_not_touched(world, start):

@@ -335,7 +335,7 @@ SHARED = replace(GUARDED, prefix="guard/home/")
 def test_what_another_environment_keeps_in_the_same_bucket_is_none_of_ours(
     world, start, halt, passes
 ):
-    start(guarded=SHARED)
+    start(config=SHARED)
     world.put(
         f"guard/other/{FENCE_KEY}",
         {"state": "stopping", "who": "a", "why": "b", "run": None, "at": "2026"},
@@ -348,7 +348,7 @@ def test_what_another_environment_keeps_in_the_same_bucket_is_none_of_ours(
         "guard/home/lease.json",
         "guard/home/runs/r1/lease.json",
     }
-    halt(guarded=SHARED)
+    halt(config=SHARED)
     assert world.read("guard/home/stop.json")["state"] == "stopping"
 
 

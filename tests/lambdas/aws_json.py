@@ -27,7 +27,7 @@ class Aws:
     url: str = ""
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     asked: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
-    told: list[dict[str, Any]] = field(default_factory=list)
+    responses: list[dict[str, Any]] = field(default_factory=list)
     content_types: list[str | None] = field(default_factory=list)
     lost: int = 0
 
@@ -51,7 +51,7 @@ def serving() -> Iterator[Aws]:
         if aws.lost:
             aws.lost -= 1
             return None
-        aws.told.append(body)
+        aws.responses.append(body)
         aws.content_types.append(question.headers["Content-Type"])
         return 200, {}, b""
 

@@ -121,7 +121,7 @@ def event(aws: Aws, request: str = "Create", **more: Any) -> dict[str, Any]:
     }
 
 
-Told = Callable[..., dict[str, Any]]
+Handle = Callable[..., dict[str, Any]]
 Act = Callable[..., None]
 
 
@@ -142,27 +142,27 @@ def act(aws: Aws, module: ModuleType) -> Act:
 
 
 @pytest.fixture
-def told(aws: Aws, act: Act) -> Told:
+def handle(aws: Aws, act: Act) -> Handle:
     """Handle one event; what CloudFormation was told."""
 
     def answer(
         request: str = "Create", left_ms: Iterator[int] | None = None, **more: Any
     ) -> dict[str, Any]:
         act(request, left_ms, **more)
-        (answer,) = aws.told
+        (answer,) = aws.responses
         return answer
 
     return answer
 
 
-def test_a_tag_that_is_there_is_done_without_a_build(aws: Aws, told: Told) -> None:
+def test_a_tag_that_is_there_is_done_without_a_build(aws: Aws, handle: Handle) -> None:
     aws.answers = {"DescribeImages": [PRESENT]}
-    assert told()["Status"] == "SUCCESS"
+    assert handle()["Status"] == "SUCCESS"
     assert "StartBuild" not in aws.asked
 
 
 @pytest.mark.parametrize("request_", ["Create", "Update"])
-def test_a_missing_tag_is_built_and_waited_for(aws: Aws, told: Told, request_: str) -> None:
+def test_a_missing_tag_is_built_and_waited_for(aws: Aws, handle: Handle, request_: str) -> None:
     aws.answers = {
         "DescribeImages": [ABSENT, PRESENT],
         "StartBuild": [started("IN_PROGRESS")],
@@ -173,13 +173,13 @@ def test_a_missing_tag_is_built_and_waited_for(aws: Aws, told: Told, request_: s
         ],
     }
 
-    assert told(request_)["Status"] == "SUCCESS"
+    assert handle(request_)["Status"] == "SUCCESS"
     assert len(aws.asked["BatchGetBuilds"]) == 3
 
 
-def test_one_event_delivered_twice_starts_one_build(aws: Aws, told: Told) -> None:
+def test_one_event_delivered_twice_starts_one_build(aws: Aws, handle: Handle) -> None:
     aws.answers = {"DescribeImages": [ABSENT, PRESENT], "StartBuild": [started("SUCCEEDED")]}
-    told()
+    handle()
     assert aws.asked["StartBuild"] == [{"projectName": "p", "idempotencyToken": "r-1"}]
 
 
@@ -196,31 +196,33 @@ def test_one_event_delivered_twice_starts_one_build(aws: Aws, told: Told) -> Non
     ],
 )
 def test_a_failed_build_is_told_with_its_phase_and_its_log(
-    aws: Aws, told: Told, words: str
+    aws: Aws, handle: Handle, words: str
 ) -> None:
     aws.answers = {
         "DescribeImages": [ABSENT],
         "StartBuild": [started("IN_PROGRESS")],
         "BatchGetBuilds": [FAILED],
     }
-    answer = told()
+    answer = handle()
 
     assert answer["Status"] == "FAILED"
     assert words in answer["Reason"]
 
 
-def test_a_failed_build_is_no_failure_where_another_pushed_the_tag(aws: Aws, told: Told) -> None:
+def test_a_failed_build_is_no_failure_where_another_pushed_the_tag(
+    aws: Aws, handle: Handle
+) -> None:
     aws.answers = {
         "DescribeImages": [ABSENT, PRESENT],
         "StartBuild": [started("IN_PROGRESS")],
         "BatchGetBuilds": [FAILED],
     }
-    assert told()["Status"] == "SUCCESS"
+    assert handle()["Status"] == "SUCCESS"
 
 
-def test_a_build_that_pushed_nothing_is_a_failure(aws: Aws, told: Told) -> None:
+def test_a_build_that_pushed_nothing_is_a_failure(aws: Aws, handle: Handle) -> None:
     aws.answers = {"DescribeImages": [ABSENT], "StartBuild": [started("SUCCEEDED")]}
-    assert "ended SUCCEEDED and pushed nothing" in told()["Reason"]
+    assert "ended SUCCEEDED and pushed nothing" in handle()["Reason"]
 
 
 BUILDING = {
@@ -242,29 +244,29 @@ def test_a_build_that_outlasts_one_call_goes_on_in_another(aws: Aws, act: Act) -
         NOW + 3300,
         "r-1",
     )
-    assert aws.told == []
+    assert aws.responses == []
 
 
-def test_another_call_waits_for_the_build_and_starts_none(aws: Aws, told: Told) -> None:
+def test_another_call_waits_for_the_build_and_starts_none(aws: Aws, handle: Handle) -> None:
     aws.answers = {"DescribeImages": [ABSENT, PRESENT], "BatchGetBuilds": [found("SUCCEEDED")]}
-    assert told(Build="p:7", Until=NOW + 60)["Status"] == "SUCCESS"
+    assert handle(Build="p:7", Until=NOW + 60)["Status"] == "SUCCESS"
     assert aws.asked["BatchGetBuilds"] == [{"ids": ["p:7"]}]
 
 
-def test_it_answers_before_cloudformation_waits_no_more(aws: Aws, told: Told) -> None:
+def test_it_answers_before_cloudformation_waits_no_more(aws: Aws, handle: Handle) -> None:
     aws.answers = BUILDING
-    answer = told(Build="p:7", Until=NOW + 1)
+    answer = handle(Build="p:7", Until=NOW + 1)
     assert answer["Status"] == "FAILED"
     assert "still in phase BUILD" in answer["Reason"]
 
 
-def test_a_build_waits_where_the_account_may_run_no_more(aws: Aws, told: Told) -> None:
+def test_a_build_waits_where_the_account_may_run_no_more(aws: Aws, handle: Handle) -> None:
     aws.answers = {
         "DescribeImages": [ABSENT, PRESENT],
         "StartBuild": [LIMITED, NO_BUILDS, LIMITED, started("SUCCEEDED")],
     }
 
-    assert told()["Status"] == "SUCCESS"
+    assert handle()["Status"] == "SUCCESS"
     assert len(aws.asked["StartBuild"]) == 4
 
 
@@ -281,17 +283,17 @@ def test_the_wait_for_a_turn_goes_on_in_another_call(aws: Aws, act: Act) -> None
     ids=["all used", "none"],
 )
 def test_a_turn_that_never_comes_is_told_with_the_quota(
-    aws: Aws, told: Told, limit: Answer, until_s: int, left_ms: int
+    aws: Aws, handle: Handle, limit: Answer, until_s: int, left_ms: int
 ) -> None:
     """An account that may run no build at all gets no turn by waiting longer."""
     aws.answers = {"DescribeImages": [ABSENT], "StartBuild": [limit]}
-    answer = told(left_ms=iter([left_ms]), Until=NOW + until_s)
+    answer = handle(left_ms=iter([left_ms]), Until=NOW + until_s)
     assert answer["Status"] == "FAILED"
     assert "Ask AWS for a higher CodeBuild quota" in answer["Reason"]
 
 
-def test_a_delete_is_answered_and_does_nothing(aws: Aws, told: Told) -> None:
-    answer = told("Delete", PhysicalResourceId="before")
+def test_a_delete_is_answered_and_does_nothing(aws: Aws, handle: Handle) -> None:
+    answer = handle("Delete", PhysicalResourceId="before")
     assert (answer["Status"], answer["PhysicalResourceId"]) == ("SUCCESS", "before")
     assert aws.asked == {}
 
@@ -300,28 +302,28 @@ def test_a_delete_is_answered_and_does_nothing(aws: Aws, told: Told) -> None:
     "answers", [{"DescribeImages": [DENIED]}, {}], ids=["denied", "no answer at all"]
 )
 def test_an_unforeseen_fault_is_answered_with_the_functions_own_log(
-    aws: Aws, told: Told, answers: dict[str, list[Answer]]
+    aws: Aws, handle: Handle, answers: dict[str, list[Answer]]
 ) -> None:
     aws.answers = answers
-    answer = told()
+    answer = handle()
     assert answer["Status"] == "FAILED"
     assert "log: group group, stream stream" in answer["Reason"]
 
 
-def test_an_event_without_properties_is_answered(aws: Aws, told: Told) -> None:
-    assert told(ResourceProperties={})["Status"] == "FAILED"
+def test_an_event_without_properties_is_answered(aws: Aws, handle: Handle) -> None:
+    assert handle(ResourceProperties={})["Status"] == "FAILED"
     assert aws.asked == {}
 
 
-def test_the_resource_keeps_its_identity(aws: Aws, told: Told) -> None:
+def test_the_resource_keeps_its_identity(aws: Aws, handle: Handle) -> None:
     """Another one would make CloudFormation delete the old resource after an update."""
     aws.answers = {"DescribeImages": [PRESENT]}
-    assert told("Update", PhysicalResourceId="first")["PhysicalResourceId"] == "first"
+    assert handle("Update", PhysicalResourceId="first")["PhysicalResourceId"] == "first"
 
 
-def test_an_answer_names_the_event(aws: Aws, told: Told) -> None:
+def test_an_answer_names_the_event(aws: Aws, handle: Handle) -> None:
     aws.answers = {"DescribeImages": [PRESENT]}
-    answer = told()
+    answer = handle()
     assert (answer["StackId"], answer["RequestId"], answer["LogicalResourceId"]) == (
         "s",
         "r-1",
@@ -329,17 +331,17 @@ def test_an_answer_names_the_event(aws: Aws, told: Told) -> None:
     )
 
 
-def test_an_answer_has_no_content_type(aws: Aws, told: Told) -> None:
+def test_an_answer_has_no_content_type(aws: Aws, handle: Handle) -> None:
     """The URL of CloudFormation is signed for none."""
     aws.answers = {"DescribeImages": [PRESENT]}
-    told()
+    handle()
     assert aws.content_types == [""]
 
 
-def test_an_answer_that_is_lost_is_sent_again(aws: Aws, told: Told) -> None:
+def test_an_answer_that_is_lost_is_sent_again(aws: Aws, handle: Handle) -> None:
     aws.answers = {"DescribeImages": [PRESENT]}
     aws.lost = 3
-    assert told()["Status"] == "SUCCESS"
+    assert handle()["Status"] == "SUCCESS"
 
 
 def test_an_answer_that_never_gets_through_fails_the_function(aws: Aws, module: ModuleType) -> None:
@@ -349,7 +351,7 @@ def test_an_answer_that_never_gets_through_fails_the_function(aws: Aws, module: 
         module.handler(event(aws), SimpleNamespace(get_remaining_time_in_millis=lambda: 900_000))
 
 
-def test_an_answer_fits_into_what_cloudformation_takes(aws: Aws, told: Told) -> None:
+def test_an_answer_fits_into_what_cloudformation_takes(aws: Aws, handle: Handle) -> None:
     long = {
         "phaseType": "BUILD",
         "phaseStatus": "FAILED",
@@ -361,7 +363,7 @@ def test_an_answer_fits_into_what_cloudformation_takes(aws: Aws, told: Told) -> 
         "BatchGetBuilds": [found("FAILED", phases=[long])],
     }
 
-    assert len(json.dumps(told()).encode()) < 4096
+    assert len(json.dumps(handle()).encode()) < 4096
 
 
 def test_the_margin_covers_three_calls_and_every_try_to_answer(module: ModuleType) -> None:
@@ -402,4 +404,4 @@ def test_it_runs_where_there_is_nothing_but_the_standard_library_and_boto3(
     )
 
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "Create: done\n")
-    assert [answer["Status"] for answer in aws.told] == ["SUCCESS"]
+    assert [answer["Status"] for answer in aws.responses] == ["SUCCESS"]
