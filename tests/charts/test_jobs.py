@@ -54,9 +54,7 @@ def test_there_is_a_staging_for_each_model(environment: str, experiment: str) ->
     spec = EXPERIMENTS[experiment]
     stage = stages(environment, experiment)["stage"]
 
-    wanted_value = {spec.target} | {
-        variant.draft for variant in spec.all_variants() if variant.draft
-    }
+    targets = {spec.target} | {variant.draft for variant in spec.all_variants() if variant.draft}
     assert {body["metadata"]["annotations"]["tandem/model"] for body in stage} == {
-        CATALOGUE.models[model].full_id() for model in wanted_value
+        CATALOGUE.models[model].full_id() for model in targets
     }

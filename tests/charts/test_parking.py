@@ -36,8 +36,8 @@ def fits(pod: Pod, node: Node) -> bool:
     Source: kubernetes.io docs/concepts/scheduling-eviction, assign-pod-node and
     taint-and-toleration.
     """
-    selected_value = pod.get("nodeSelector", {}).items() <= node.labels.items()
-    return selected_value and all(
+    is_selected = pod.get("nodeSelector", {}).items() <= node.labels.items()
+    return is_selected and all(
         tolerated(pod, taint) for taint in node.taints if taint["effect"] != "PreferNoSchedule"
     )
 

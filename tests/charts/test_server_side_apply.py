@@ -114,9 +114,9 @@ def dropped(value: Any, path: str = "") -> list[str]:
 @pytest.mark.parametrize("path", RENDERED, ids=str)
 def test_what_is_written_is_what_the_server_stores(path: Path) -> None:
     for body in RENDERED[path]:
-        lost_value = dropped(body) if definition(body) else []
+        losses = dropped(body) if definition(body) else []
         assert incomplete(body) == []
-        assert [path for path in lost_value if (body["kind"], path) not in KEPT] == []
+        assert [path for path in losses if (body["kind"], path) not in KEPT] == []
 
 
 def job() -> Object:

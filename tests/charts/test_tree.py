@@ -43,9 +43,9 @@ def test_render_says_every_file_it_wrote(tmp_path: Path) -> None:
 
 def test_render_removes_a_file_that_no_longer_belongs(tmp_path: Path) -> None:
     render("post-us-east-2", tmp_path)
-    gone_value = tmp_path / "post-us-east-2/retired/serve/serve.yaml"
-    gone_value.parent.mkdir(parents=True)
-    gone_value.write_text("kind: Deployment\n")
+    stray = tmp_path / "post-us-east-2/retired/serve/serve.yaml"
+    stray.parent.mkdir(parents=True)
+    stray.write_text("kind: Deployment\n")
 
     render("post-us-east-2", tmp_path)
 

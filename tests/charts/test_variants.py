@@ -54,9 +54,9 @@ def without_speculation(template: Template, experiment: Experiment, variant: Var
     arguments = container["args"]
     at = arguments.index(spelling.neuron_config_flag) + 1
     settings = json.loads(arguments[at])
-    nested_value = settings[spelling.neuron_config_key] if spelling.neuron_config_key else settings
+    fields = settings[spelling.neuron_config_key] if spelling.neuron_config_key else settings
     for setting in spelling.speculation_neuron_config.get(variant.mode, {}):
-        del nested_value[setting]
+        del fields[setting]
     arguments[at] = settings
     if "--speculative-config" in arguments:
         begin = arguments.index("--speculative-config")

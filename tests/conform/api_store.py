@@ -116,10 +116,10 @@ class ApiStore:
         """
         metadata = body["metadata"]
         kind = _KINDS[plural]
-        labelled_body = metadata | {"labels": metadata.get("labels", {}) | {LABEL: MADE}}
-        head = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": labelled_body}
-        created_call: Object = self.call("POST", _spell_path(plural, namespace), body | head)
-        return created_call
+        own_metadata = metadata | {"labels": metadata.get("labels", {}) | {LABEL: MADE}}
+        head = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": own_metadata}
+        answer: Object = self.call("POST", _spell_path(plural, namespace), body | head)
+        return answer
 
     def patch_object(
         self, plural: str, namespace: str, name: str, patch: Object, *, subresource: str = ""
@@ -130,8 +130,8 @@ class ApiStore:
             ApiError: the API refuses.
         """
         path = _spell_path(plural, namespace, name, subresource)
-        patched_call: Object = self.call("PATCH", path, patch, "application/merge-patch+json")
-        return patched_call
+        answer: Object = self.call("PATCH", path, patch, "application/merge-patch+json")
+        return answer
 
     def replace_object(
         self, plural: str, namespace: str, name: str, body: Object, *, subresource: str

@@ -80,10 +80,10 @@ def made(cluster, store, environments, play) -> Iterator[MadeObjects]:
     """What the tests make; nothing begins while a name is taken, and all of it is deleted whatever
     happens."""
     manifests = tuple(environments.values())
-    taken_value = list_taken_names(cluster, manifests)
-    if taken_value:
+    names = list_taken_names(cluster, manifests)
+    if names:
         pytest.exit(
-            f"the cluster has {', '.join(taken_value)}: take one that nobody needs",
+            f"the cluster has {', '.join(names)}: take one that nobody needs",
             ExitCode.BAD_INPUT,
         )
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -187,15 +187,15 @@ class RunnerLooks:
     def close_jobs(self) -> Any:
         """Close every Job, read what is kept of its log, wait until none is left, and close it
         again."""
-        kept_values = {}
+        logs = {}
         for run in SCRIPTS:
             work = self._work(run)
-            work.journal = SimpleNamespace(file=SimpleNamespace(write_text=kept_values.__setitem__))
+            work.journal = SimpleNamespace(file=SimpleNamespace(write_text=logs.__setitem__))
             name = jobs.name_job(run, JOB, 1)
             jobs.close_jobs(work)
             self._settle(lambda work=work, name=name: jobs.has_ended(work, name))
             jobs.close_job(work, name)
-        return sorted(text.partition("\n")[2] for text in kept_values.values())
+        return sorted(text.partition("\n")[2] for text in logs.values())
 
     def call_what_is_forbidden(self) -> Any:
         """Make calls that the runner's rights do not have."""

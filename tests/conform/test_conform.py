@@ -51,13 +51,13 @@ def test_a_withdrawn_right_is_pruned(cluster, monkeypatch, record_property):
     monkeypatch.setenv("KUBERC", str(SETTINGS))
     text = cluster.run("apply", "--prune", "--selector", PRUNE_LABEL, bodies=bodies[:1])
     cluster.run("delete", bodies=bodies[:1])
-    pruned_value = sorted(
+    kinds = sorted(
         line.partition("/")[0].partition(".")[0]
         for line in text.splitlines()
         if line.endswith(" pruned")
     )
-    record_property("pruned", pruned_value)
-    assert pruned_value == sorted(body["kind"].lower() for body in bodies[1:])
+    record_property("pruned", kinds)
+    assert kinds == sorted(body["kind"].lower() for body in bodies[1:])
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -118,10 +118,10 @@ class TestRights:
         expected = list_expected(account.rights, requests, NAMESPACE) | list_allowed(
             store, *account.stranger, requests
         )
-        allowed_value = list_allowed(store, account.user, account.groups, requests)
+        allowance = list_allowed(store, account.user, account.groups, requests)
         record_property("reviews", len(requests))
-        record_property("allowed", len(allowed_value))
-        assert (sorted(allowed_value - expected), sorted(expected - allowed_value)) == ([], [])
+        record_property("allowed", len(allowance))
+        assert (sorted(allowance - expected), sorted(expected - allowance)) == ([], [])
 
 
 class TestLooks:
@@ -168,10 +168,10 @@ class TestLooks:
     def test_a_token_that_ended_is_read_again(self, cluster, named, record_property):
         """Deletes the pod to which the runner's token is bound, writes its successor's into the
         file, and calls."""
-        ended_replace_runner = named.replace_runner()
+        token = named.replace_runner()
         record_property(
             "seconds until 401",
-            round(wait_for_refusal(cluster.read_address(), ended_replace_runner)),
+            round(wait_for_refusal(cluster.read_address(), token)),
         )
         assert named.looks.look_at_nodes()
 

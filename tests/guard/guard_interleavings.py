@@ -305,8 +305,8 @@ class History:
             self.survive(second)
         size = world.group["scalingConfig"]["desiredSize"] if world.group else 0
         fence = world.read(FENCE_KEY)
-        closed_value = fence is not None and fence["state"] != "lifted"
-        return f"raised behind the fence: {self.picture()}" if size and closed_value else ""
+        is_closed = fence is not None and fence["state"] != "lifted"
+        return f"raised behind the fence: {self.picture()}" if size and is_closed else ""
 
 
 def lives(history: History) -> str:

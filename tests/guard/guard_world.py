@@ -365,7 +365,7 @@ class World:
 
     def _scaling_groups(self, *, AutoScalingGroupNames: list[str]) -> Any:
         def effect() -> Any:
-            known_value = (
+            matches = (
                 [SCALING_GROUP] if self.group and SCALING_GROUP in AutoScalingGroupNames else []
             )
             return {
@@ -377,7 +377,7 @@ class World:
                             {"ProcessName": process} for process in sorted(self.suspended)
                         ],
                     }
-                    for name in known_value
+                    for name in matches
                 ]
             }
 

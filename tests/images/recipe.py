@@ -104,8 +104,8 @@ def built(image: ProjectImage = TOOLS) -> Path:
     folder = FOLDERS[image]
     steps, rest = _build_steps(image)
     stamp = folder / STAMP
-    is_installed_value = stamp.exists() and stamp.read_text() == _digest(steps, image)
-    assert is_installed_value, f"run first: .venv/bin/python tests/images/recipe.py {image.name}"
+    is_current = stamp.exists() and stamp.read_text() == _digest(steps, image)
+    assert is_current, f"run first: .venv/bin/python tests/images/recipe.py {image.name}"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         shutil.rmtree(folder / "source", ignore_errors=True)

@@ -158,14 +158,14 @@ def required(image: ProjectImage) -> set[str]:
         parent, extra = waiting.pop()
         for line in importlib.metadata.requires(parent) or []:
             requirement = Requirement(line)
-            asked_value = requirement.marker is None or any(
+            applies = requirement.marker is None or any(
                 requirement.marker.evaluate(
                     {"extra": extra, "python_version": python, "python_full_version": f"{python}.0"}
                 )
                 for python in ("3.11", "3.13")
             )
             name = normalize_name(requirement.name)
-            if asked_value and (name in pinned(image) or requirement.marker is None):
+            if applies and (name in pinned(image) or requirement.marker is None):
                 needs = {(name, wanted_item) for wanted_item in ("", *requirement.extras)} - seen
                 seen |= needs
                 waiting += needs

@@ -74,11 +74,11 @@ def crowded(count: int) -> MonitoringScope:
 
 def of(found: EnvironmentAlarms, what: str, variant: str | None = None) -> MetricAlarm:
     """The one alarm on something; of one variant of the post's experiment."""
-    named_value = f"-{what}-{EXPERIMENT}-{variant}" if variant else f"-{what}"
+    suffix = f"-{what}-{EXPERIMENT}-{variant}" if variant else f"-{what}"
     (result,) = [
         alarm
         for alarm in found.alarms
-        if alarm.anchor == what and re.search(rf"{named_value}(-|$)", alarm.name)
+        if alarm.anchor == what and re.search(rf"{suffix}(-|$)", alarm.name)
     ]
     return result
 

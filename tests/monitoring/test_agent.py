@@ -180,8 +180,8 @@ def scraped(pod: dict[str, Any], job: dict[str, Any]) -> dict[str, str] | None:
     """Return the labels that a pod's lines get, as Prometheus relabels them; None for one that is
     not read."""
     (discovery,) = job["kubernetes_sd_configs"]
-    wanted_value = dict(pair.split("=") for pair in discovery["selectors"][0]["label"].split(","))
-    if not pod["ports"] or not wanted_value.items() <= pod["labels"].items():
+    selector = dict(pair.split("=") for pair in discovery["selectors"][0]["label"].split(","))
+    if not pod["ports"] or not selector.items() <= pod["labels"].items():
         return None
     labels = {
         "__meta_kubernetes_namespace": pod["namespace"],

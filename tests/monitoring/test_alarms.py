@@ -41,12 +41,12 @@ def lines(alarm: MetricAlarm) -> list[MetricLine]:
 
 @in_every_scope
 def test_an_alarm_reads_what_somebody_was_recorded_to_send(name):
-    sent_value = {
-        (metrics.BENCH, metric.name) for metric in metrics.list_published_metrics()
-    } | set(metrics.CLOUDWATCH_METRICS)
+    series = {(metrics.BENCH, metric.name) for metric in metrics.list_published_metrics()} | set(
+        metrics.CLOUDWATCH_METRICS
+    )
     for alarm in each(name):
         for line in lines(alarm):
-            (sender,) = (publisher for publisher, metric in sent_value if metric == line.metric)
+            (sender,) = (publisher for publisher, metric in series if metric == line.metric)
             dimensions = tuple(dimension for dimension, _ in line.dimensions)
             assert dimensions in metrics.PUBLISHERS[sender].dimensions, line
 

@@ -149,10 +149,10 @@ class TestOneGraph:
             MathExpression(text="a / 60", label="hours", id="b", color="#112233"),
         )
 
-        expression, hidden_value = draw_graph(draw, graph(lines=lines))["metrics"]
+        expression, source = draw_graph(draw, graph(lines=lines))["metrics"]
 
         assert expression == [{"expression": "a / 60", "label": "hours", "color": "#112233"}]
-        assert hidden_value[-1] == {"stat": "p50", "id": "a", "visible": False}
+        assert source[-1] == {"stat": "p50", "id": "a", "visible": False}
 
     def test_levels_and_moments_are_marked(self, draw: Draw) -> None:
         marks = (

@@ -81,14 +81,12 @@ def test_every_environment_builds_what_its_experiments_run(
 def test_an_image_is_built_under_the_name_that_pods_pull(
     registry: Template, template: Template, image: ProjectImage
 ) -> None:
-    built_value = one(template, RESOURCE_TYPE)
+    build = one(template, RESOURCE_TYPE)
     repositories = [
         repository["RepositoryName"] for repository in resources(registry, "AWS::ECR::Repository")
     ]
-    assert built_value["Repository"] in repositories
-    assert image.reference(environment(HOME)).endswith(
-        f"/{built_value['Repository']}:{built_value['Tag']}"
-    )
+    assert build["Repository"] in repositories
+    assert image.reference(environment(HOME)).endswith(f"/{build['Repository']}:{build['Tag']}")
 
 
 class TestTheSource:

@@ -32,8 +32,8 @@ def answer(question: Question) -> tuple[int, dict[str, str], bytes]:
     """Answer as OSV's query API, where urllib3 2.7.0 has a flaw and `broken` makes the server
     fail."""
     query = json.loads(question.body)
-    flawed_value = (query["package"]["name"], query["version"]) == ("urllib3", "2.7.0")
-    body = json.dumps({"vulns": [KNOWN]} if flawed_value else {}).encode()
+    is_flawed = (query["package"]["name"], query["version"]) == ("urllib3", "2.7.0")
+    body = json.dumps({"vulns": [KNOWN]} if is_flawed else {}).encode()
     return 500 if query["package"]["name"] == "broken" else 200, {}, body
 
 

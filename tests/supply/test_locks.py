@@ -147,12 +147,12 @@ def test_each_range_of_the_distribution_begins_at_a_locked_release_and_ends() ->
     }
     for choice in choices(ROOT / DISTRIBUTION):
         bounds = {specifier.operator: Version(specifier.version) for specifier in choice.specifier}
-        tested_value = locked_by_name[normalize_name(choice.name)]
+        version = locked_by_name[normalize_name(choice.name)]
         assert (bounds[">="].major, bounds[">="].minor) == (
-            tested_value.major,
-            tested_value.minor,
+            version.major,
+            version.minor,
         ), choice
-        assert tested_value < bounds["<"], choice
+        assert version < bounds["<"], choice
 
 
 @pytest.mark.parametrize("lock", CLOSED)
