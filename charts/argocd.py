@@ -2,10 +2,10 @@
 
 Invariant: one Application per experiment from an ApplicationSet, one each for the Neuron DRA chart,
 people, runner and these objects. No sync ever changes the number of a server's pods, and a pending
-pod is no fault. The order of an experiment's objects is in their sync-wave annotations (base 0,
-claims 1, storage 2, and 3 for servers and CronJobs), not in Applications that wait for each other,
-which Argo CD does only behind a feature flag. The cluster is named `in-cluster`: plain Argo CD
-knows that name, and the EKS capability lets its own cluster be registered under it
+pod is no fault. The order of an experiment's objects is in their sync-wave annotations: base 0,
+claims 1, storage 2, servers and CronJobs 3. Applications that wait for each other are behind a
+feature flag of Argo CD. The cluster is named `in-cluster`: plain Argo CD knows that name, and the
+EKS capability lets its own cluster be registered under it
 (docs.aws.amazon.com/eks/latest/userguide/argocd-register-clusters.html, 2026-11-21). Charts from an
 `oci://` address need Argo CD 3.1.
 """

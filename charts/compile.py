@@ -4,20 +4,20 @@ Invariant: the compiler sees the same devices, paths, models and settings as the
 to local disk only. Only the tools image may write to the bucket, before and after the compile. A
 compile that fails for good leaves nothing held.
 
-The containers run one after another: `fetch` checks whether the artifact exists, takes the lease
-and downloads the models; `compile` is the runtime's own image, unmodified; `upload` verifies and
+The containers run one after another. `fetch` checks whether the artifact exists, takes the lease
+and downloads the models. `compile` is the runtime's own image, unmodified. `upload` verifies and
 stores. Only `upload` is retried if it fails, with the compiled files still on disk. A compile that
 is given up ends well for Kubernetes (`--defer`). Then `upload`, which alone may write the lease,
 runs, frees it, and fails with the compile's words and exit code. A container that is killed from
 outside frees nothing.
 
-Rights of the compiler on the account: a pod has one service account, so the role that writes
-artifacts/* belongs to the compile pod as a whole. The runtime's image is third-party code and gets
-none of it. The annotation below makes EKS leave that container without the token file and the
-variables of the role (aws/amazon-eks-pod-identity-webhook pkg/handler, 2026; not seen on a cluster
-by us). Without a token the Pod Identity agent, which the pod's network policy must admit, gives no
-credentials. If a cluster ignored the annotation, the compiler could write artifacts/* and read the
-bucket's models; no other prefix, no deletion.
+A pod has one service account, so the role that writes artifacts/* belongs to the compile pod as a
+whole. The runtime's image is third-party code and gets none of its rights. The annotation below
+makes EKS leave that container without the token file and the variables of the role. Source:
+aws/amazon-eks-pod-identity-webhook pkg/handler, 2026; we have not seen it on a cluster. Without a
+token the Pod Identity agent, which the pod's network policy must admit, gives no credentials. If a
+cluster ignored the annotation, the compiler could write artifacts/* and read the bucket's models;
+no other prefix, no deletion.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from tandem.declarations.model import ModelConfig
 from tandem.declarations.quantity import spell_count, spell_gib
 from tandem.declarations.variant_key import compute_artifact_key
 
-# for the node's start, the image's pull, the models' download, a server's end after the compiler's
-# deadline, and for `upload`, which stores the artifact or frees the lease of a compile that failed
+# for the node's start, the image's pull, the models' download, and a server's end after the
+# compiler's deadline. Also for `upload`, which stores the artifact or frees the lease.
 TRANSFER_S = 3600
 GRACE_S = 300  # a healthy server writes its caches when it gets SIGTERM
 # The driver hears SIGTERM while it waits so long for a server. Then it must kill the server's

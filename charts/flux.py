@@ -1,11 +1,11 @@
 """The objects of Flux, for an environment that it delivers.
 
-Invariant: one Kustomization per stage of an experiment, each after the one before, and one each,
-after none, for people, the runner and the Neuron DRA chart. A parked environment is ready: every
-stage except serve waits for its objects. The pods of serve may wait for a node for weeks, and a
-check of their health would call that a failure. The number of a server's pods is in no manifest, so
-Flux never owns it. Any scaler must use the `scale` subresource, whose field owners Flux leaves
-alone (fluxcd/pkg ssa/patch.go, 2026-11-21).
+Invariant: each stage of an experiment has one Kustomization, after that of the stage before.
+People, the runner and the Neuron DRA chart have one each, after none. A parked environment is
+ready: every stage except serve waits for its objects. The pods of serve may wait for a node for
+weeks, and a check of their health would call that a failure. The number of a server's pods is in no
+manifest, so Flux never owns it. Any scaler must use the `scale` subresource, whose field owners
+Flux leaves alone (fluxcd/pkg ssa/patch.go, 2026-11-21).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Objects for a GitOps controller, for environments whose delivery is gitops.
 
 Invariant: after they are applied once by hand, the controller follows the repository, and updates
-these objects too: a new experiment or a new chart version is a commit.
+these objects too. A new experiment or a new chart version is a commit.
 """
 
 from __future__ import annotations

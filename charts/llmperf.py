@@ -34,8 +34,8 @@ REQUESTS = 8
 # 200 requests an arm; at the post's 45 ms a token a call takes about 70 s, so half an hour in all
 CALLS = 25
 MAX_MEASURE_S = 2 * 3600  # then no further call begins, however slow the servers are
-# in addition: a node, Ray's start (10 minutes), the call under way (18); a later end loses the
-# files
+# In addition: a node, Ray's start (10 minutes), the call under way (18). A later end loses the
+# files.
 DEADLINE_S = MAX_MEASURE_S + pod.S3_RETRY_S + 5400
 RETRIES = 3  # of the storing container: the measuring one ends well in any case
 DISK_GIB = 2

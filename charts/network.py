@@ -3,25 +3,25 @@
 Invariant: one policy denies everything, and each of the others admits one thing.
 
 A server needs no way out. Model and artifact are local files. The Mountpoint pod in its own
-namespace reads them from S3, with a token that the kubelet gives the CSI driver for this pod's
+namespace reads them from S3. Its token is what the kubelet gives the CSI driver for this pod's
 service account. The server calls neither S3 nor the Pod Identity agent (169.254.170.23), so neither
 is admitted. That also keeps the account's credentials from anybody who breaks into an old vLLM.
 Probes come from the node, which a network policy never stops.
 
-Staging calls S3, Secrets Manager and the hub; compiling calls S3; measuring calls the servers of
-its namespace and, to store and to publish its figures, S3 and CloudWatch; each gets its role from
-the agent. A policy of addresses cannot name any of these services. S3 answers from public ranges
-that change, also behind a gateway endpoint, and neither an AWS prefix list nor a host name fits
-into a NetworkPolicy (the VPC CNI knows host names on EKS Auto Mode alone:
-docs.aws.amazon.com/eks/latest/userguide/auto-net-pol.html, 2026-11). So all three may open HTTPS to
-any public address. The consequence for the compile pod, which runs third-party code over the model:
-with a NAT gateway that code can send any data that it sees to any listener on port 443. It cannot
-store data in somebody else's bucket of the region: the policy on the S3 endpoint of a new network
-admits writes to this environment's bucket alone (stacks/network.py). Without NAT (`network.nat:
-none`) nothing but the VPC's endpoints answers.
+Staging calls S3, Secrets Manager and the hub; compiling calls S3. Measuring calls the servers of
+its namespace, S3 to store its figures, and CloudWatch to publish them. Each gets its role from the
+agent. A policy of addresses cannot name any of these services. S3 answers from public ranges that
+change, also behind a gateway endpoint. Neither an AWS prefix list nor a host name fits into a
+NetworkPolicy. The VPC CNI knows host names on EKS Auto Mode alone
+(docs.aws.amazon.com/eks/latest/userguide/auto-net-pol.html, 2026-11). So all three may open HTTPS
+to any public address. The compile pod runs third-party code over the model. With a NAT gateway that
+code can send any data that it sees to any listener on port 443. It cannot store data in somebody
+else's bucket of the region. The S3 endpoint of a new network admits writes to this environment's
+bucket alone (stacks/network.py). Without NAT (`network.nat: none`) nothing but the VPC's endpoints
+answers.
 
 A private address is admitted only if a service answers there. In a new network with interface
-endpoints that is the VPC's range, for staging and the bench; otherwise neither the Kubernetes API
+endpoints that is the VPC's range, for staging and the bench. Otherwise neither the Kubernetes API
 nor any pod or node can be reached. In an existing network the ranges of `network.cidr` and
 `network.secondary_cidrs` are admitted, for all three, because S3 too may answer from an interface
 endpoint there. The operator's own hub may be at any address, so staging may call its port
@@ -62,10 +62,10 @@ AGENT_PORT = 80
 LINK_LOCAL = "169.254.0.0/16"  # the metadata service of the node, among others
 # RFC 1918 and RFC 6598
 PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")
-# the Service of the Kubernetes API: the first address of the service range, which EKS takes from
+# The Service of the Kubernetes API has the first address of the service range. EKS takes that from
 # two ranges if none is named (EKS API reference, KubernetesNetworkConfigRequest). Whether a policy
 # sees this address or the API's own behind it "is not defined" (kubernetes.io
-# docs/concepts/services-networking/network-policies, ipBlock): both are admitted
+# docs/concepts/services-networking/network-policies, ipBlock), so both are admitted.
 API_SERVICES = ("10.100.0.1/32", "172.20.0.1/32")
 
 

@@ -1,7 +1,7 @@
 """Common parts of pods: containers of our images, volumes, devices, and CronJobs of finite work.
 
-Invariant: a container of the tools image itself satisfies the `restricted` Pod Security Standard,
-writes only to the local disk of its own pod, and holds no credential beyond its pod's role. No
+Invariant: a container of the tools image itself satisfies the `restricted` Pod Security Standard.
+It writes only to the local disk of its own pod, and holds no credential beyond its pod's role. No
 schedule ever starts anything. A Job's template can never be changed, and a synced Job would run at
 every deploy. So finite work is declared as a suspended CronJob, of which the runner makes Jobs.
 """

@@ -1,8 +1,8 @@
 """Quality: a suspended CronJob that asks the servers of an experiment its tasks.
 
 Invariant: the container that asks runs code of others and holds no credential. Of the two with one,
-the first brings only sets whose bytes have the declared digest, and the last stores all files,
-those of a failure too.
+the first brings only sets whose bytes have the declared digest. The last stores all files, those of
+a failure too.
 
 The files go below `results/<experiment>/quality/<job>/`. The runner says in one variable which
 servers are asked, because of a sweep only a pair is there.

@@ -1,7 +1,7 @@
 """Rights in the cluster as RBAC: roles and bindings of people and of the runner's account.
 
 Invariant: each role is rows of tandem/ops/people/cluster_rights.py and no more. What holds in one
-namespace stands in that namespace, and is rendered with it: an API server refuses an object of a
+namespace stands in that namespace, and is rendered with it. An API server refuses an object of a
 namespace that does not exist.
 """
 

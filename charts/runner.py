@@ -1,6 +1,6 @@
 """What the runner needs in the cluster: namespace, rights, traffic policies, declared files.
 
-Invariant: its Roles are the rows of RUNNER_CLUSTER_RIGHTS and no more: it makes Jobs and scales
+Invariant: its Roles are the rows of RUNNER_CLUSTER_RIGHTS and no more. It makes Jobs and scales
 Deployments in the experiments' namespaces, and reads; it writes to no node. charts/base.py renders
 the Roles of an experiment's namespace, so that nothing here needs an experiment to be applied
 first. Nobody may call the runner.

@@ -25,9 +25,9 @@ from tandem.declarations.quantity import spell_count, spell_gib
 from tandem.declarations.server_command import build_server_command
 from tandem.declarations.variant_key import compute_artifact_key
 
-# The maximum, which Kubernetes reads as no deadline: a pod of a parked environment may wait for a
-# node for weeks, and that is no failed rollout (k8s.io/kubernetes deployment util,
-# HasProgressDeadline).
+# The maximum, which Kubernetes reads as no deadline (k8s.io/kubernetes deployment util,
+# HasProgressDeadline). A pod of a parked environment may wait for a node for weeks, and that is no
+# failed rollout.
 NO_DEADLINE_S = 2_147_483_647
 # below the 600 s that a Mountpoint pod lives on after SIGTERM (mountpoint-s3-csi-driver, 2026-08)
 GRACE_S = 120

@@ -3,10 +3,10 @@
 Invariant: a server can read the files that it must serve and write nothing. So a stale artifact
 fails at once, and no server compiles it again for hours.
 
-The models volume is all of `models/` because a variant with a draft reads two snapshots and the
-baseline one: with a volume per snapshot their pods would differ in more than speculation. Three
-containers need the key of an artifact, of 1,300 characters. It is stored once, in a ConfigMap that
-is named by its digest and can never be changed.
+The models volume is all of `models/`. A variant with a draft reads two snapshots and the baseline
+one: with a volume per snapshot their pods would differ in more than speculation. Three containers
+need the key of an artifact, of 1,300 characters. It is stored once, in a ConfigMap that is named by
+its digest and can never be changed.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class StorageChart(ExperimentChart):
     def _add_volume(self, name: str, prefix: str) -> None:
         """Add a volume of one prefix, and its claim.
 
-        Mountpoint sizes its requests for 10 Gbit/s if it cannot read the node's type, and with a
-        pod's credentials the driver blocks its access to the metadata service
+        Mountpoint sizes its requests for 10 Gbit/s if it cannot read the node's type. With a pod's
+        credentials the driver blocks its access to the metadata service
         (awslabs/mountpoint-s3-csi-driver issue 561). So its throughput, the maximum of the first
         network card of the accelerator nodes, is set here if known.
         """
@@ -83,9 +83,9 @@ class StorageChart(ExperimentChart):
                 access_modes=["ReadOnlyMany"],
                 persistent_volume_reclaim_policy="Retain",
                 claim_ref=k8s.ObjectReference(namespace=self.object_namespace, name=name),
-                # allow-other: files belong to the Mountpoint pod, 0644 and 0755, and two other
-                # users read them, the runtime as root and the tools; without it the driver admits
-                # only root (its pkg/driver/node)
+                # allow-other: files belong to the Mountpoint pod, 0644 and 0755. Two other users
+                # read them, the runtime as root and the tools. Without it the driver admits only
+                # root (its pkg/driver/node).
                 mount_options=[
                     "read-only",
                     "allow-other",

@@ -1,7 +1,7 @@
 """Files for GitOps: the charts' objects as a tree of YAML files with kustomizations.
 
 Invariant: the same specs give the same bytes, and the tree below an environment's folder holds only
-these files, so that a diff of the tree is a diff of the cluster's objects.
+these files. So a diff of the tree is a diff of the cluster's objects.
 """
 
 from __future__ import annotations

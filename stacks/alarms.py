@@ -1,6 +1,6 @@
 """Alarms in CloudFormation: metric alarms notify nobody, composite alarms notify the topic.
 
-Invariant: a composite alarm is made after every alarm that it names, and deleted before them:
+Invariant: a composite alarm is made after every alarm that it names, and deleted before them.
 CloudWatch refuses a rule of missing alarms, and keeps an alarm that a rule still names.
 """
 

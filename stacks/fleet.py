@@ -156,9 +156,9 @@ def _add_efa_interfaces(
 ) -> dict[str, Any]:
     """Add EFA interfaces, one per network card; inside a node NeuronLink carries the traffic.
 
-    A reservation fixes its own placement: a Capacity Block needs no group, and on-demand
-    reservations match only inside the group they were made in (EC2 user guide, "Work with Capacity
-    Blocks" and "Create Capacity Reservations in cluster placement groups").
+    A reservation fixes its own placement. A Capacity Block needs no group (EC2 user guide, "Work
+    with Capacity Blocks"). An on-demand reservation matches only inside the group it was made in
+    ("Create Capacity Reservations in cluster placement groups").
 
     Returns:
         Additions to the launch template.

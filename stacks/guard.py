@@ -93,7 +93,7 @@ def _add_key(scope: Construct, environment: Environment) -> kms.Key:
     """Add the key of both topics, the queue of given-up calls, and the two functions' logs.
 
     A topic under the AWS-managed key would be silent, because nobody can admit CloudWatch to that
-    key (SNS developer guide, "Managing Amazon SNS encryption keys and costs", event sources).
+    key. Source: SNS developer guide, "Managing Amazon SNS encryption keys and costs".
     """
     name = names.cluster_name(environment)
     log_names = [names.function_log_group_name(environment, kind) for kind in FUNCTIONS]

@@ -27,7 +27,7 @@ from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.ops.guard_config import build_guard_config
 
 # A pass calls AWS some twenty times, and a call without an answer takes 33 s (GUARD_CLIENT_CONFIG
-# of tandem/aws/client_config.py); the rest is for writes that must be repeated because others came
+# in tandem/aws/client_config.py). The rest is for writes that must be repeated because others came
 # first.
 # Two passes at once are harmless: their writes are conditional.
 TIMEOUT_S = 840

@@ -48,9 +48,9 @@ def list_function_statements(
 ) -> list[Statement]:
     """Return the rights of a pass and of a stop, which are the same.
 
-    ListBucket has no prefix here: S3 distinguishes a missing object from a forbidden one only for
-    callers that may list the bucket (S3 API reference, GetObject, permissions). A missing fence
-    must not look like one that cannot be read.
+    ListBucket has no prefix here: only to callers that may list the bucket does S3 tell a missing
+    object from a forbidden one (S3 API reference, GetObject). A missing fence must not look like
+    one that cannot be read.
     """
     targets = build_targets(environment)
 

@@ -3,8 +3,8 @@
 Invariant: readers cannot write, each writer writes one prefix and one namespace of metrics, and
 nobody can delete. The runner may make the calls of a start, a relabel and an end, and keeps
 requests' answers and journals of runs. A role trusts this cluster's pods only, by the session tags
-that EKS sets (EKS user guide, "Create IAM role with trust policy required by EKS Pod Identity").
-Roles know no experiment; an association does, so associations are in Workloads.
+that EKS sets. Source: EKS user guide, "Create IAM role with trust policy required by EKS Pod
+Identity". Roles know no experiment; an association does, so associations are in Workloads.
 """
 
 from __future__ import annotations
@@ -170,12 +170,12 @@ def _list_statements(
 ) -> list[Statement]:
     """Return the rights of a service account.
 
-    Unfinished uploads, which a writer searches after a kill, can be listed only for a whole bucket:
-    the action has no condition on a prefix (Service Authorization Reference, Amazon S3,
-    ListBucketMultipartUploads). So a writer may see the names of others' uploads and touch none.
-    Metrics take no resource, but a condition on the namespace (the same, Amazon CloudWatch).
-    Secrets Manager ends the ARN of the one secret with six random characters (its user guide,
-    "Permissions policy examples"). A key of the operator must itself admit the role.
+    A writer searches unfinished uploads after a kill. They can be listed only for a whole bucket:
+    ListBucketMultipartUploads has no condition on a prefix (Service Authorization Reference, Amazon
+    S3). So a writer may see the names of others' uploads and touch none. Metrics take no resource,
+    but a condition on the namespace (the same, Amazon CloudWatch). Secrets Manager ends the ARN of
+    the one secret with six random characters (its user guide, "Permissions policy examples"). A key
+    of the operator must itself admit the role.
     """
     token_secret = environment.hub.token_secret
     bucket = build_bucket_arn(environment)

@@ -1,7 +1,7 @@
 """The stacks of our images: each has one image built, from a source whose digest is its tag.
 
 Invariant: a deploy ends when the image is in its repository, or fails with the failed phase and the
-place of the build's log; repository and log are the Registry stack's, and outlive the rollback. The
+place of the build's log. Repository and log are the Registry stack's, and outlive the rollback. The
 template has the commands of a project one by one, and its role has the rights that these commands
 need.
 """
@@ -79,7 +79,7 @@ _BUILD_REASONS = {
 class ImageStack(EnvironmentStack):
     """The project that builds one image, and the custom resource that waits for it.
 
-    It has no termination protection: a stack whose creation failed has nothing to lose, and under
+    It has no termination protection: a stack whose creation failed has nothing to lose. Under
     protection the CDK could not delete it to create it anew. The next deploy then looks for the
     image again, and builds it if it is missing.
 

@@ -128,9 +128,9 @@ def compute_subnet_range(cidr: str, zone: str, use: SubnetUse = "private") -> st
     """Return the range of a zone's subnet.
 
     A private one is a sixteenth of the VPC, 4091 usable addresses of a /16. The others are a
-    sixteenth of that: a public one holds only a NAT gateway, and EKS wants 6 addresses or more for
-    a control plane (EKS user guide, "Networking requirements for VPC and subnets"): a /28, that of
-    the smallest VPC, has 11.
+    sixteenth of that. A public one holds only a NAT gateway. For a control plane EKS wants 6
+    addresses or more (EKS user guide, "Networking requirements for VPC and subnets"); a /28, that
+    of the smallest VPC, has 11.
     """
     slots = list(IPv4Network(cidr).subnets(prefixlen_diff=_SLOT_BITS))
     if use != "private":
@@ -195,8 +195,8 @@ class RoutedVpc(Construct):
     def _add_control_plane_subnet(self, zone: str, cidr: str, name: str) -> str:
         """Add the control plane's subnet of a zone, and return its id.
 
-        It has the route table of the zone's private subnet: people who reach the Kubernetes API
-        through a peering or a VPN get their answers by the routes that lead back from there.
+        It has the route table of the zone's private subnet. So the routes back from there also
+        answer people who reach the Kubernetes API through a peering or a VPN.
         """
         scope = Construct(self, f"ControlPlane-{zone}")
         subnet = _add_subnet(

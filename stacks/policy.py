@@ -19,8 +19,8 @@ Conditions = Mapping[str, Mapping[str, str | Sequence[str]]]
 Statement = dict[str, Any]
 
 # A pull-through cache fetches on the first pull, with the rights of the puller, and makes the
-# repository (ECR user guide, "Sync an upstream registry with an Amazon ECR private registry",
-# required IAM permissions).
+# repository. Source: ECR user guide, "Sync an upstream registry with an Amazon ECR private
+# registry", required IAM permissions.
 _FIRST_PULL_ACTIONS = ("ecr:BatchImportUpstreamImage", "ecr:CreateRepository")
 PULL_ACTIONS = (
     "ecr:BatchCheckLayerAvailability",

@@ -62,7 +62,7 @@ class EnvironmentStack(cdk.Stack):
 def export_value(stack: EnvironmentStack, id_: str, value: str) -> str:
     """Export `value` as `<stack>-<id_>` and return the expression for another stack's import.
 
-    A producer exports the same values for any importers, so that leaving Fleet or Workloads out, or
+    A producer exports the same values for any importers. So leaving Fleet or Workloads out, or
     moving capacity to another zone, changes no template of the stacks below. CDK's own references
     would come and go with their users, and CloudFormation refuses to drop an export that is still
     imported.

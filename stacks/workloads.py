@@ -158,10 +158,9 @@ def _add_charts(
     """Add charts, each after the one before, deleted in reverse; return `scope`.
 
     `add_cdk8s_chart` would send a chart whole, and fail where an object is there already. Objects
-    whose number grows with the variants are sent name by name, because CloudFormation sends the
-    properties of a custom resource, old and new, in one invocation of 256 KiB. Not by number: an
-    object that moved to another resource would be deleted by its former resource before the new one
-    makes it.
+    whose number grows with the variants are sent name by name. CloudFormation sends the properties
+    of a custom resource, old and new, in one invocation of 256 KiB. By number, an object that moved
+    to another resource would be deleted by its former resource before the new one makes it.
     """
     previous_manifests: list[eks.KubernetesManifest] = []
     for chart_id, chart in charts.items():

@@ -78,7 +78,7 @@ def ensure_image(event: Event, remaining_s: Callable[[], float]) -> bool:
     """Return True once the repository has the tag; build the image if the tag is missing.
 
     Args:
-        event: with Project, Repository and Tag, and the time Until which to wait; the id of a build
+        event: with Project, Repository and Tag, and the time Until which to wait. The id of a build
             that was started is written into it.
         remaining_s: returns the seconds left to this call.
 

@@ -1,6 +1,6 @@
 """One pass of the reaper, every five minutes: look at AWS, do tandem/guard/plan.py's work, report.
 
-Invariant: a pass that could not see or do everything ends as an error, so the alarm on this
+Invariant: a pass that could not see or do everything ends as an error. So the alarm on this
 function's errors covers faults that no metric of the function can show.
 """
 

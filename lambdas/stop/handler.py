@@ -1,8 +1,8 @@
 """The stop function behind the budget's topic: it stops the fleet for a budget or for any caller.
 
 Invariant: any message stops the fleet, however odd. The only exception is a budget's notification
-for a Capacity Block, because that money was spent when the block was bought: people are notified,
-and the run goes on.
+for a Capacity Block. That money was spent when the block was bought: people are notified, and the
+run goes on.
 """
 
 from __future__ import annotations

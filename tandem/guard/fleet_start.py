@@ -1,7 +1,7 @@
 """The start: the only way to raise a fleet, and only with a lease and an armed stop.
 
 Invariant: standard library and boto3 only. If a start ends at any step, each instance has a stop
-that will end it: the lease and the one-shot stop exist before the raise, and a stop that came
+that will end it. The lease and the one-shot stop exist before the raise, and a stop that came
 meanwhile has the last word. However long its machine sleeps, a start raises, deletes and undoes
 only under its own lease (tandem/guard/ownership.py).
 """

@@ -5,7 +5,7 @@ agent finds servers in the cluster by their labels.
 
 Read in aws-observability/helm-charts@71a298ff, chart 6.4.0, the values and templates of the
 add-on's v6.4.0. Rendered with Helm 4.2.3 the chart makes both agents as they are here, no
-neuron-monitor and no DCGM exporter, and they fit its CRD and the agent's own schema (2026-11-21).
+neuron-monitor and no DCGM exporter. They fit its CRD and the agent's own schema (2026-11-21).
 Unproven: that the managed add-on's schema admits every key of the chart (`aws eks
 describe-addon-configuration` shows it), and all of it in a cluster.
 """

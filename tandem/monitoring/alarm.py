@@ -22,7 +22,7 @@ MAX_ALARM_METRICS = 10  # metrics of one alarm's expression; a SEARCH is refused
 # of an environment: its template takes 500 resources (CloudFormation user guide, quotas),
 # composites, dashboards, subscribers and log groups among them
 MAX_ALARMS = 460
-# A parked fleet takes its servers along: requests fail, pods go, and the suppressor shows it three
+# A parked fleet takes its servers along: requests fail and pods go. The suppressor shows it three
 # minutes later, plus one or two for Container Insights and the log. Nobody is notified within that
 # time.
 SUPPRESSOR_WAIT_S = 300
@@ -127,7 +127,7 @@ def build_alarm(
 ) -> MetricAlarm:
     """Return a metric alarm, beyond its level in all its periods unless `datapoints` says else.
 
-    A median of few values is evaluated too: with `ignore` an alarm and its composite would stay in
+    A median of few values is evaluated too. With `ignore` an alarm and its composite would stay in
     alarm after the end of a run, when no more values come.
 
     Args:

@@ -4,7 +4,7 @@ Invariant: a metric alarm notifies nobody; each belongs to one composite, and ev
 muted while the fleet is parked. Names are unique, and rules keep CloudWatch's limits however many
 variants there are.
 
-One composite for each kind of fault: a composite that is already in alarm does not report a second
+Each kind of fault has one composite. A composite that is already in alarm does not report a second
 alarm, so a slow arm must not hide a dead one.
 """
 

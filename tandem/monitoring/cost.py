@@ -6,7 +6,7 @@ budget buys. Every variant counts as measured in each of these hours, although v
 Unknown amounts are estimated high, and named here.
 
 Not included: storage and requests of the bucket, notifications, queries of logs, the load of the
-system nodes; logs of the control plane, which are part of the parked cost (standing_cost).
+system nodes. Logs of the control plane are part of the parked cost (standing_cost).
 """
 
 from __future__ import annotations

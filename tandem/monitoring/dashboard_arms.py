@@ -25,8 +25,8 @@ from tandem.monitoring.widget import (
 
 BASELINE_COLOR = "#7a8ba6"
 # Each at least 20 from every other and from the baseline (CIE 1976), for normal sight, protanopia
-# and deuteranopia, and at least 2:1 against white and against CloudWatch's dark:
-# tests/monitoring/test_colors.py
+# and deuteranopia. Each at least 2:1 against white and against CloudWatch's dark. Both hold in
+# tests/monitoring/test_colors.py.
 VARIANT_COLORS = (
     "#e69f00",
     "#471af9",

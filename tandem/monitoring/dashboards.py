@@ -22,10 +22,10 @@ dimensions as `${PROP('Dim.NAME')}`.
 A graph whose view is `numbers` has one period: the whole time range in view (CloudWatch's
 setPeriodToTimeRange), for its lines and for its expressions.
 
-A choice is a variable of type `pattern`, not of type `property`: a property variable rewrites its
-dimension everywhere, also inside of SEARCH expressions (AWS's own aws/sagemaker-python-sdk,
-src/sagemaker/model_monitor/dashboards.py, relies on that), so no graph could keep its class next to
-one that varies. A pattern is only in the graphs that vary.
+A choice is a variable of type `pattern`, not of type `property`. A property variable rewrites its
+dimension everywhere, also inside of SEARCH expressions, so no graph could keep its class next to
+one that varies. AWS's own aws/sagemaker-python-sdk, src/sagemaker/model_monitor/dashboards.py,
+relies on that. A pattern is only in the graphs that vary.
 
 CloudWatch's forms are from "Dashboard Body Structure and Syntax" (docs.aws.amazon.com,
 AmazonCloudWatch, API reference, read 2026-11-21). `stacks/dashboards.py` draws the dashboards.

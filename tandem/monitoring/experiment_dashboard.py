@@ -1,6 +1,6 @@
 """The dashboard of an experiment: both arms side by side, and the post's Figures 3 to 5.
 
-Invariant: the baseline is the first variant that decodes plainly; every other arm is compared with
+Invariant: the baseline is the first variant that decodes plainly. Every other arm is compared with
 it, by metric math of the same statistic over the same time. Each figure of the bench is in exactly
 one row.
 """

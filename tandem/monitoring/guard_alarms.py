@@ -2,7 +2,7 @@
 
 Invariant: none of them is ever muted. The suppressor of a parked fleet counts the nodes that log. A
 node that is dead, that never joined or that nobody stops logs nothing and costs as much. A missing
-value is also a fault: the reaper sends a value every five minutes, with or without a fleet, so its
+value is also a fault. The reaper sends a value every five minutes, with or without a fleet, so its
 absence has its own alarm.
 
 These alarms are in Guard, exist before any fleet and as long as one lives, and depend on no

@@ -6,7 +6,7 @@ while any node lives. Without enhanced observability, no metric of Container Ins
 desired number.
 
 The sent metrics distinguish two states (amazon-cloudwatch-agent, awscontainerinsightreceiver, its
-podstore). A pod with a container on a node has a count of restarts; a pod that waits for a node, a
+podstore). A pod with a container on a node has a count of restarts. One that waits for a node, a
 device or a mount has none. A Service without a ready pod is not counted at all. So `not-ready` is a
 server whose pod runs and does not become ready (artifact, model, a slow start). `not-started` is
 one whose pod runs nothing while a sibling's does (claim, mount). No metric shows which of these
@@ -182,7 +182,7 @@ def _build_steady_alarm(
 ) -> MetricAlarm:
     """Return an alarm on an expression that is above 0 in every minute.
 
-    A minute without data does not breach: treated as missing, the first minutes of a start that was
+    A minute without data does not breach. Treated as missing, the first minutes of a start that was
     then parked would become an alarm half an hour later.
     """
     minutes = environment.observability.not_ready_minutes

@@ -15,7 +15,7 @@ import jinja2
 PERIOD_S = 300
 COLUMNS = 24
 # CloudWatch gives no size of its grid in pixels. Assumed: a narrow console (a laptop's 1366 pixels)
-# and its text of 14 pixels, so that a caption fits there and has room on a wider one; a longer text
+# and its text of 14 pixels. A caption fits there, and has room on a wider one. A longer text
 # scrolls in its widget.
 CHARACTERS_PER_COLUMN = 8
 ROW_PX = 48
