@@ -64,10 +64,8 @@ def test_a_server_is_admitted_by_its_whole_key_and_its_models(
     spec = EXPERIMENTS[experiment]
     for variant, pod in pods(environment, experiment):
         key = compute_artifact_key(spec, variant, CATALOGUE)
-        loaded_model_ids = [
-            CATALOGUE.models[item].full_id() for item in (spec.target, variant.draft) if item
-        ]
-        stored_persistent_volume_claims = [
+        models = [CATALOGUE.models[item].full_id() for item in (spec.target, variant.draft) if item]
+        claims = [
             volume["persistentVolumeClaim"]
             for volume in pod["volumes"]
             if volume["name"] == "stored"
@@ -75,8 +73,8 @@ def test_a_server_is_admitted_by_its_whole_key_and_its_models(
 
         assert admit(pod)["args"][0] == "admit"
         assert carried_key(environment, experiment, admit(pod)) == key.as_fields()
-        assert option(admit(pod), "--model") == loaded_model_ids
-        assert stored_persistent_volume_claims == [
+        assert option(admit(pod), "--model") == models
+        assert claims == [
             {
                 "claimName": names.artifact_volume_name(ENVIRONMENTS[environment], spec, key),
                 "readOnly": True,

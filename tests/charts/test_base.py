@@ -97,13 +97,13 @@ def test_who_reaches_a_server(peer: Peer, port: tuple[str, int], *, expected: bo
 
 
 def test_an_allowed_namespace_reaches_a_server() -> None:
-    allowed_policies = policies(allowed_namespaces=("shop", "chat"))
-    reached_names = [
+    specs = policies(allowed_namespaces=("shop", "chat"))
+    callers = [
         name
         for name in ("shop", "chat", "other")
-        if admitted(allowed_policies, "Ingress", SERVER, (name, {}), HTTP)
+        if admitted(specs, "Ingress", SERVER, (name, {}), HTTP)
     ]
-    assert reached_names == ["shop", "chat"]
+    assert callers == ["shop", "chat"]
 
 
 @pytest.mark.parametrize(

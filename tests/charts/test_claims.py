@@ -77,25 +77,21 @@ def allocate(spec: dict[str, Any], free: list[Device]) -> list[Device] | None:
     resource.k8s.io/v1 DeviceConstraint.matchAttribute).
     """
     (request,) = spec["requests"]
-    wanted_exactly = request["exactly"]
-    selected_devices = [
+    claim = request["exactly"]
+    devices = [
         device
         for device in free
-        if all(matches(item["cel"]["expression"], device) for item in wanted_exactly["selectors"])
+        if all(matches(item["cel"]["expression"], device) for item in claim["selectors"])
     ]
-    pools = [selected_devices]
+    pools = [devices]
     for constraint in spec.get("constraints", []):
         domain, _, name = constraint["matchAttribute"].partition("/")
-        values = {device["attributes"].get(domain, {}).get(name) for device in selected_devices} - {
-            None
-        }
+        values = {device["attributes"].get(domain, {}).get(name) for device in devices} - {None}
         pools = [
-            [d for d in selected_devices if d["attributes"].get(domain, {}).get(name) == value]
+            [d for d in devices if d["attributes"].get(domain, {}).get(name) == value]
             for value in sorted(values)
         ]
-    return next(
-        (list(pick) for pool in pools for pick in combinations(pool, wanted_exactly["count"])), None
-    )
+    return next((list(pick) for pool in pools for pick in combinations(pool, claim["count"])), None)
 
 
 def ids(devices: list[Device] | None) -> list[int]:
@@ -116,11 +112,11 @@ def test_the_selector_admits_the_chips_of_the_environments_type_alone(
     node = slice_of(own)[0]
     node["attributes"]["neuron.aws.com"]["resourceType"] = "neuron_node"
 
-    admitted_matches = [
+    admissions = [
         matches(expression(environment, experiment), device)
         for device in (*slice_of(own), *slice_of(result))
     ]
-    assert admitted_matches == [True] * len(slice_of(own)) + [False] * len(slice_of(result))
+    assert admissions == [True] * len(slice_of(own)) + [False] * len(slice_of(result))
     assert not matches(expression(environment, experiment), node)
 
 

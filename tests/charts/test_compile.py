@@ -64,14 +64,12 @@ def made(spec: Experiment) -> list[Spec]:
 @each_experiment
 def test_there_is_one_compile_for_each_artifact(environment: str, experiment: str) -> None:
     spec = EXPERIMENTS[experiment]
-    wanted_names = {
-        compute_artifact_key(spec, item, CATALOGUE).name for item in spec.all_variants()
-    }
+    artifacts = {compute_artifact_key(spec, item, CATALOGUE).name for item in spec.all_variants()}
     result = [
         item["metadata"]["annotations"]["tandem/artifact"]
         for item in stages(environment, experiment)["compile"]
     ]
-    assert sorted(result) == sorted(wanted_names)
+    assert sorted(result) == sorted(artifacts)
 
 
 def test_variants_that_share_an_artifact_share_its_compile() -> None:
@@ -89,11 +87,9 @@ def test_variants_that_share_an_artifact_share_its_compile() -> None:
 
 @each_experiment
 def test_the_driver_runs_what_the_runtime_is_spelt_for(environment: str, experiment: str) -> None:
-    declared_experiment = EXPERIMENTS[experiment]
+    record = EXPERIMENTS[experiment]
     for _, spec, first in jobs(environment, experiment):
-        how = build_compile_command(
-            declared_experiment, variant(declared_experiment, first), CATALOGUE
-        )
+        how = build_compile_command(record, variant(record, first), CATALOGUE)
         result = steps(spec)["compile"]
         at = result["args"].index("--")
         before = result["args"][:at]
@@ -102,9 +98,7 @@ def test_the_driver_runs_what_the_runtime_is_spelt_for(environment: str, experim
         assert tuple(result["args"][at + 1 :]) == how.command + how.arguments
         assert variables(result) == how.environment
         assert json.loads(variables(steps(spec)["upload"])["TANDEM_UNPROVEN"]) == list(how.unproven)
-        health = {"native": "http://127.0.0.1:8000/health", "nxdi-v0": None}[
-            declared_experiment.runtime
-        ]
+        health = {"native": "http://127.0.0.1:8000/health", "nxdi-v0": None}[record.runtime]
         assert (flag(before, "--until-healthy") if "--until-healthy" in before else None) == health
 
 
@@ -161,14 +155,12 @@ def test_a_compile_has_the_key_the_devices_and_the_paths_of_its_server(
 @each_experiment
 def test_the_disk_asked_for_is_what_the_volumes_may_hold(environment: str, experiment: str) -> None:
     for _, spec, _ in jobs(environment, experiment):
-        asked_ephemeral_storage = steps(spec)["compile"]["resources"]["requests"][
-            "ephemeral-storage"
-        ]
-        held_size_limits = [
+        request = steps(spec)["compile"]["resources"]["requests"]["ephemeral-storage"]
+        limits = [
             v["emptyDir"]["sizeLimit"] for v in spec["volumes"] if "medium" not in v["emptyDir"]
         ]
-        assert int(asked_ephemeral_storage.removesuffix("Gi")) == sum(
-            int(item.removesuffix("Gi")) for item in held_size_limits
+        assert int(request.removesuffix("Gi")) == sum(
+            int(item.removesuffix("Gi")) for item in limits
         )
 
 
@@ -177,8 +169,8 @@ def test_a_compile_takes_what_a_server_takes_unless_told_otherwise() -> None:
         made(EXPERIMENTS["post"]),
         made(with_settings("post", cpu=180, memory_gib=700)),
     )
-    asked_requests = [steps(spec)["compile"]["resources"]["requests"] for spec in (plain, result)]
-    assert [(item["cpu"], item["memory"]) for item in asked_requests] == [
+    requests = [steps(spec)["compile"]["resources"]["requests"] for spec in (plain, result)]
+    assert [(item["cpu"], item["memory"]) for item in requests] == [
         ("90", "256Gi"),
         ("180", "700Gi"),
     ]

@@ -44,8 +44,8 @@ def applications() -> list[dict[str, Any]]:
     (result,) = of_kind(bodies, "ApplicationSet").values()
     (generator,) = result["spec"]["generators"]
     template = result["spec"]["template"]["spec"]
-    written_specs = [body["spec"] for body in of_kind(bodies, "Application").values()]
-    return written_specs + [filled(template, element) for element in generator["list"]["elements"]]
+    specs = [body["spec"] for body in of_kind(bodies, "Application").values()]
+    return specs + [filled(template, element) for element in generator["list"]["elements"]]
 
 
 def filled(value: Any, element: dict[str, str]) -> Any:
@@ -114,19 +114,19 @@ OF_EXPERIMENTS = [
 )
 def test_a_project_admits_exactly_what_is_rendered(name: str, bodies: list[dict[str, Any]]) -> None:
     project = of_kind(controller("native-us-east-2"), "AppProject")[name]["spec"]
-    rendered_values = {
+    rendered_kinds = {
         (body["apiVersion"].rpartition("/")[0], body["kind"], "namespace" in body["metadata"])
         for body in bodies
     }
-    admitted_values = {
+    admitted_kinds = {
         (entry["group"], entry["kind"], False) for entry in project["clusterResourceWhitelist"]
     }
     if project.get("namespaceResourceBlacklist") != [{"group": "*", "kind": "*"}]:
-        admitted_values |= {
+        admitted_kinds |= {
             (entry["group"], entry["kind"], True) for entry in project["namespaceResourceWhitelist"]
         }
 
-    assert admitted_values == rendered_values
+    assert admitted_kinds == rendered_kinds
     spaces = {
         body["metadata"].get("namespace", body["metadata"]["name"])
         for body in bodies
@@ -202,10 +202,10 @@ def test_a_mirror_moves_the_driver_chart_and_every_image_of_it() -> None:
 def test_a_mirror_for_an_image_that_no_value_moves_is_refused() -> None:
     figure = CATALOGUE.dra_chart.images
     images = tuple(image.model_copy(update={"repository_value": None}) for image in figure.value)
-    fixed_figure = figure.model_copy(update={"value": images})
-    known_copy = replace(
-        CATALOGUE, dra_chart=CATALOGUE.dra_chart.model_copy(update={"images": fixed_figure})
+    chart = CATALOGUE.dra_chart.model_copy(
+        update={"images": figure.model_copy(update={"value": images})}
     )
+    catalogue = replace(CATALOGUE, dra_chart=chart)
 
     with pytest.raises(ValueError, match="no value that moves"):
-        build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), known_copy)
+        build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), catalogue)

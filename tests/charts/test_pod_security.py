@@ -77,7 +77,7 @@ def baseline(pod: Spec) -> list[str]:
 def restricted(pod: Spec, container: Spec) -> list[str]:
     """What the restricted level refuses of one container, beyond the baseline (same source,
     Restricted)."""
-    allowed_values = {
+    volume_kinds = {
         "configMap",
         "csi",
         "downwardAPI",
@@ -87,13 +87,11 @@ def restricted(pod: Spec, container: Spec) -> list[str]:
         "projected",
         "secret",
     }
-    mounted_names = {mount["name"] for mount in container["volumeMounts"]}
+    mounts = {mount["name"] for mount in container["volumeMounts"]}
     security_context = pod.get("securityContext", {})
     own = container["securityContext"]
     result = [
-        v["name"]
-        for v in pod["volumes"]
-        if v["name"] in mounted_names and not allowed_values & set(v)
+        v["name"] for v in pod["volumes"] if v["name"] in mounts and not volume_kinds & set(v)
     ]
     result += ["escalation"] if own.get("allowPrivilegeEscalation") is not False else []
     result += (

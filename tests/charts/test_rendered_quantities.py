@@ -86,8 +86,8 @@ def test_a_rendered_quantity_is_stored_as_it_stands(environment: str) -> None:
 def test_a_server_with_a_tebibyte_is_stored_as_it_stands() -> None:
     experiment = EXPERIMENTS["post"]
     serving = experiment.serving.model_copy(update={"memory_gib": 1024})
-    large_experiment = experiment.model_copy(update={"serving": serving})
-    charts = render_charts(build_charts(DECLARED["post-us-east-2"], large_experiment, CATALOGUE))
+    large = experiment.model_copy(update={"serving": serving})
+    charts = render_charts(build_charts(DECLARED["post-us-east-2"], large, CATALOGUE))
 
     texts = {
         text for _, text in list_rendered([body for bodies in charts.values() for body in bodies])

@@ -73,12 +73,10 @@ def test_a_deployment_and_its_service_find_their_own_pods_alone(
 def test_with_a_mirror_no_image_has_another_host_and_no_artifact_moves(
     environment: str, experiment: str
 ) -> None:
-    mirrored_environment = ENVIRONMENTS[environment].model_copy(
-        update={"registry_mirrors": MIRRORS}
-    )
-    charts = render_charts(build_charts(mirrored_environment, EXPERIMENTS[experiment], CATALOGUE))
+    place = ENVIRONMENTS[environment].model_copy(update={"registry_mirrors": MIRRORS})
+    charts = render_charts(build_charts(place, EXPERIMENTS[experiment], CATALOGUE))
 
-    ours = {image.reference(mirrored_environment) for image in PROJECT_IMAGES}
+    ours = {image.reference(place) for image in PROJECT_IMAGES}
     images = set(re.findall(r'"image": "([^"]+)"', json.dumps(charts))) - ours
     assert [image for image in images if not image.startswith(f"{MIRROR}/neuron/")] == []
     assert charts["storage"] == stages(environment, experiment)["storage"]
@@ -109,16 +107,16 @@ def test_every_mount_has_its_volume_and_memory_is_bounded(
 def probed(status: int) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
     """Run the startup probe against a server that answers with `status`; return its exit code and
     questions."""
-    asked_values: list[tuple[str, dict[str, Any]]] = []
+    questions: list[tuple[str, dict[str, Any]]] = []
 
     def answer(question: Question) -> tuple[int, dict[str, str], bytes]:
-        asked_values.append((question.path, json.loads(question.body)))
+        questions.append((question.path, json.loads(question.body)))
         return status, {}, b""
 
     with answer_requests(answer) as url:
         text = probe_program("Qwen/Qwen3-32B").replace(":8000/", f":{url.rpartition(':')[2]}/")
         done = subprocess.run(["python3", "-c", text], capture_output=True, check=False)
-    return done.returncode, asked_values
+    return done.returncode, questions
 
 
 def test_the_startup_probe_asks_the_served_model_for_one_greedy_token() -> None:

@@ -54,12 +54,12 @@ def definition(body: Object) -> str | None:
     """The name of an object's schema; None for those of the GitOps tools, which are stored as they
     are written."""
     group, _, version = body["apiVersion"].rpartition("/")
-    wanted_values = {"group": group, "kind": body["kind"], "version": version}
+    own_kind = {"group": group, "kind": body["kind"], "version": version}
     kinds = (
         (name, item.get("x-kubernetes-group-version-kind", []))
         for name, item in definitions().items()
     )
-    return next((name for name, served_item in kinds if wanted_values in served_item), None)
+    return next((name for name, served_kinds in kinds if own_kind in served_kinds), None)
 
 
 def structs(value: Any, schema: Object) -> Iterator[tuple[str, Object]]:
@@ -105,9 +105,9 @@ def dropped(value: Any, path: str = "") -> list[str]:
         else ()
     )
     return [
-        lost_item
+        loss
         for key, inner in pairs
-        for lost_item in dropped(inner, f"{path}/{key}" if path else str(key))
+        for loss in dropped(inner, f"{path}/{key}" if path else str(key))
     ]
 
 

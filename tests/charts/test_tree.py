@@ -35,8 +35,8 @@ def test_a_second_render_writes_nothing(environment: str, tmp_path: Path) -> Non
 
 
 def test_render_says_every_file_it_wrote(tmp_path: Path) -> None:
-    written_render = render("post-us-east-2", tmp_path)
-    assert written_render == sorted(
+    paths = render("post-us-east-2", tmp_path)
+    assert paths == sorted(
         path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()
     )
 
