@@ -135,9 +135,14 @@ def test_a_start_beside_another_runs_lease_is_refused(world, start):
     assert "stop-r2" not in world.schedules
 
 
-def test_a_start_after_a_leases_deadline_is_refused(world, start):
+def test_a_start_beside_a_runners_lease_names_the_run_to_cancel(start):
+    start("r1.2", beats=True)
+    assert "runs cancel r1 --env home" in refusal(start, "has the fleet until", run="r2").change
+
+
+def test_a_start_at_a_leases_deadline_is_refused(world, start):
     start("r1", hours=2)
-    world.advance(125)
+    world.advance(120)
     for run in ("r1", "r2"):
         refusal(start, "the lease of run r1 ended at 2026-11-21 10:00 UTC", run=run)
 
