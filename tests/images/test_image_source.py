@@ -93,12 +93,12 @@ def test_each_package_of_the_run_image_has_a_module_that_is_imported() -> None:
 def test_the_run_image_has_every_other_file_of_its_packages() -> None:
     """What is read at run time: declared data, prompts, claims, the report's templates."""
     packages = {str(PurePath(file).parent) for file in closure(ENTRIES[RUN])} - {"tandem"}
-    listed_text = subprocess.run(
+    listing = subprocess.run(
         ["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     data = {
         file
-        for file in listed_text.split()
+        for file in listing.split()
         if PurePath(file).suffix != ".py" and "requirements" not in file
     }
     assert data - set(RUN.source_files()) == set()

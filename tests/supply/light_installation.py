@@ -42,10 +42,8 @@ def copy_source(target: Path) -> None:
     """Copy the tracked files and new ones; an earlier build has left a module that is in the
     checkout no more."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed_text = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    for name in listed_text.split("\0"):
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in listing.split("\0"):
         if name and (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, target / name)

@@ -42,10 +42,10 @@ each_input = pytest.mark.parametrize("source", INPUTS, ids=lambda path: str(path
 
 def tracked() -> list[str]:
     """The files of the repository that stand here."""
-    listed_text = subprocess.run(
+    listing = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    return [name for name in listed_text.splitlines() if (ROOT / name).is_file()]
+    return [name for name in listing.splitlines() if (ROOT / name).is_file()]
 
 
 def choices(source: Path) -> list[Requirement]:
@@ -54,10 +54,8 @@ def choices(source: Path) -> list[Requirement]:
     if source.name == DISTRIBUTION:
         project = tomllib.loads(source.read_text())["project"]
         groups = [project["dependencies"], *project["optional-dependencies"].values()]
-        named_requirements = [Requirement(line) for group in groups for line in group]
-        return [
-            requirement for requirement in named_requirements if requirement.name != project["name"]
-        ]
+        requirements = [Requirement(line) for group in groups for line in group]
+        return [requirement for requirement in requirements if requirement.name != project["name"]]
     lines = source.read_text().replace("\\\n", " ").splitlines()
     texts = [line.partition(" #")[0].partition("--hash")[0] for line in lines]
     return [
@@ -69,10 +67,8 @@ def choices(source: Path) -> list[Requirement]:
 
 def all_choices(source: Path) -> list[Requirement]:
     """What an input names itself or by another file that it takes in whole."""
-    taken_match = re.findall(r"^-r (\S+)$", source.read_text(), flags=re.MULTILINE)
-    return choices(source) + [
-        item for name in taken_match for item in all_choices(source.parent / name)
-    ]
+    files = re.findall(r"^-r (\S+)$", source.read_text(), flags=re.MULTILINE)
+    return choices(source) + [item for name in files for item in all_choices(source.parent / name)]
 
 
 def brought_along(requirements: list[Requirement]) -> set[str]:
@@ -124,12 +120,11 @@ def test_no_lock_and_no_input_names_an_address_or_an_index(source: Path) -> None
 
 @each_input
 def test_the_lock_has_each_choice_in_a_version_that_its_input_allows(source: Path) -> None:
-    locked_by_name = {package.name: package.version for package in read_lock(lock_path(source))}
-    chosen_choices = all_choices(source)
+    versions = {package.name: package.version for package in read_lock(lock_path(source))}
     assert [
         str(choice)
-        for choice in chosen_choices
-        if locked_by_name[normalize_name(choice.name)] not in choice.specifier
+        for choice in all_choices(source)
+        if versions[normalize_name(choice.name)] not in choice.specifier
     ] == []
 
 
@@ -142,12 +137,12 @@ def test_every_choice_is_exact_but_those_of_the_distribution(source: Path) -> No
 
 
 def test_each_range_of_the_distribution_begins_at_a_locked_release_and_ends() -> None:
-    locked_by_name = {
+    versions = {
         package.name: Version(package.version) for package in read_lock(ROOT / "requirements.txt")
     }
     for choice in choices(ROOT / DISTRIBUTION):
         bounds = {specifier.operator: Version(specifier.version) for specifier in choice.specifier}
-        version = locked_by_name[normalize_name(choice.name)]
+        version = versions[normalize_name(choice.name)]
         assert (bounds[">="].major, bounds[">="].minor) == (
             version.major,
             version.minor,
@@ -163,36 +158,21 @@ def test_a_lock_holds_what_its_choices_bring_along_and_no_more(lock: str) -> Non
     )
 
 
-def test_what_is_installed_is_what_is_locked() -> None:
-    locked_by_name = {
-        package.name: package.version
-        for name in ("requirements-build.txt", "requirements-test.txt")
-        for package in read_lock(ROOT / name)
-    }
-
-    assert {name: importlib.metadata.version(name) for name in locked_by_name} == locked_by_name
-
-
-def test_what_two_locks_of_one_environment_hold_is_of_one_version() -> None:
-    tested_by_name = {
-        package.name: package.version for package in read_lock(ROOT / "requirements-test.txt")
-    }
-    for name in ("requirements.txt", "requirements-build.txt"):
-        result = {package.name: package.version for package in read_lock(ROOT / name)}
-        assert {
-            name: version
-            for name, version in result.items()
-            if tested_by_name.get(name, version) != version
-        } == {}
+@pytest.mark.parametrize(
+    "name", ["requirements.txt", "requirements-build.txt", "requirements-test.txt"]
+)
+def test_what_is_installed_is_what_is_locked(name: str) -> None:
+    versions = {package.name: package.version for package in read_lock(ROOT / name)}
+    assert {name: importlib.metadata.version(name) for name in versions} == versions
 
 
 def test_the_build_backend_is_the_one_that_is_locked() -> None:
     requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    locked_values = [
+    pins = [
         f"{package.name}=={package.version}"
         for package in read_lock(ROOT / "requirements-build.txt")
     ]
-    assert set(requires) <= set(locked_values)
+    assert set(requires) <= set(pins)
 
 
 @pytest.mark.parametrize("file", INSTALLERS)
