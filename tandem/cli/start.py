@@ -36,7 +36,7 @@ from tandem.errors import ExitCode, InputError, TandemError
 from tandem.guard.capacity_block import NO_WINDOW
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_start import RaiseReport, RaiseRequest, check_start, raise_fleet
-from tandem.guard.observe import FleetState
+from tandem.guard.fleet_state import FleetState
 from tandem.ops.account import create_guard_clients, create_session, require_account
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.guard_config import build_guard_config

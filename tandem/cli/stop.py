@@ -33,8 +33,8 @@ from tandem.errors import ExitCode, InputError, TandemError
 from tandem.guard.apply import PassReport, stop_fleet
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_changes import follow_fleet
+from tandem.guard.fleet_state import FleetState
 from tandem.guard.normal_end import end_lease
-from tandem.guard.observe import FleetState
 from tandem.guard.release import release_fence
 from tandem.guard.schedules import list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS, describe_error

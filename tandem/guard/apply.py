@@ -20,9 +20,10 @@ from botocore.exceptions import ClientError
 from tandem.guard.bucket import MAX_ATTEMPTS
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY, MAX_PASSES, Fence, FenceState, change_fence, read_fence
+from tandem.guard.fleet_state import CLOCK_TOLERANCE, FleetState
 from tandem.guard.lease import read_lease, read_pointer
 from tandem.guard.notify import CHANGE_TEXTS, notify_subscribers
-from tandem.guard.observe import CLOCK_TOLERANCE, FleetState, observe_fleet
+from tandem.guard.observe import observe_fleet
 from tandem.guard.ownership import call_if_allowed, is_fresh
 from tandem.guard.pass_metrics import METRIC_UNITS, PASS_MINUTES, STOP_FAILURES
 from tandem.guard.plan import StopPlan, plan_stop

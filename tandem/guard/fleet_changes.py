@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 
 from tandem.errors import ExternalError
 from tandem.guard.config import AwsClients, GuardConfig
-from tandem.guard.observe import FleetState, observe_fleet
+from tandem.guard.fleet_state import FleetState
+from tandem.guard.observe import observe_fleet
 from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.shell_command import build_tandem_command
 

@@ -25,13 +25,10 @@ from tandem.guard.apply import scale_to_zero
 from tandem.guard.bucket import write_object
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY, Fence, change_fence
+from tandem.guard.fleet_state import FleetState
 from tandem.guard.lease import Lease, LeasePointer, lease_key
 from tandem.guard.notify import notify_subscribers
-from tandem.guard.observe import (
-    FleetState,
-    observe_fleet,
-    read_label_change,
-)
+from tandem.guard.observe import observe_fleet, read_label_change
 from tandem.guard.ownership import LeaseOwner, call_if_allowed
 from tandem.guard.scaling_groups import LAUNCH_PROCESS
 from tandem.guard.schedules import delete_unreferenced_schedule

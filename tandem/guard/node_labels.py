@@ -12,8 +12,9 @@ from datetime import datetime
 
 from tandem.errors import ExternalError, InputError
 from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.fleet_state import FleetState
 from tandem.guard.lease import Lease, LeasePointer, lease_key, write_lease
-from tandem.guard.observe import FleetState, observe_fleet, read_label_change
+from tandem.guard.observe import observe_fleet, read_label_change
 from tandem.guard.ownership import LeaseOwner
 from tandem.guard.values import CALL_ERRORS, describe_error
 

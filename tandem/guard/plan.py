@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from tandem.guard import observe, pass_metrics
 from tandem.guard.config import GuardConfig
 from tandem.guard.fence import FenceState
+from tandem.guard.fleet_state import CLOCK_TOLERANCE, NORMAL_END_LIMIT, FleetState
 from tandem.guard.lease import Lease
-from tandem.guard.observe import FleetState
 from tandem.guard.values import format_value
 
 REPLACEMENT_GRACES = 2  # a spot node's replacement and the node itself overlap for a while
@@ -94,7 +94,7 @@ def _estimate_stop_start(fleet: FleetState, config: GuardConfig, earliest: datet
     # a fence's time in the future does not count
     return (
         fleet.fence.at
-        if fleet.fence.at <= fleet.now + observe.CLOCK_TOLERANCE
+        if fleet.fence.at <= fleet.now + CLOCK_TOLERANCE
         else fleet.now - config.grace_period
     )
 
@@ -263,7 +263,7 @@ def _list_lease_end_reasons(
     """Yield the reasons that follow from the lease itself."""
     if lease.ending:
         text = f"run {lease.run} ends since {format_value(lease.ending)} and is not gone"
-        yield lease.ending + observe.NORMAL_END_LIMIT, text
+        yield lease.ending + NORMAL_END_LIMIT, text
     if fleet.is_ending:
         return
     yield lease.deadline, f"the lease of run {lease.run} ends at {format_value(lease.deadline)}"

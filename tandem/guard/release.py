@@ -12,6 +12,7 @@ from tandem.errors import ExternalError, InputError
 from tandem.guard.bucket import write_object
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_FIELDS, FENCE_KEY, Fence
+from tandem.guard.fleet_state import FleetState
 from tandem.guard.lease import (
     RUN_NAME_PATTERN,
     LeasePointer,
@@ -19,7 +20,7 @@ from tandem.guard.lease import (
     read_lease,
     write_lease,
 )
-from tandem.guard.observe import FleetState, observe_fleet
+from tandem.guard.observe import observe_fleet
 from tandem.guard.schedules import delete_unreferenced_schedule
 from tandem.guard.values import CALL_ERRORS, describe_error, select_json_fields, shorten_sentence
 

@@ -9,8 +9,9 @@ from datetime import datetime
 
 from tandem.errors import InputError
 from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.fleet_state import FleetState
 from tandem.guard.lease import STOP_PREFIX, Lease, LeasePointer, lease_key, read_pointer
-from tandem.guard.observe import BLOCK_MARGIN, OWNER_TAG, FleetState
+from tandem.guard.observe import BLOCK_MARGIN, OWNER_TAG
 from tandem.guard.scaling_groups import LAUNCH_PROCESS, read_scaling_groups
 from tandem.guard.schedules import list_foreign_schedules
 from tandem.guard.values import convert_call_errors

@@ -17,8 +17,9 @@ from tandem.declarations.environment import Environment
 from tandem.errors import TandemError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY
+from tandem.guard.fleet_state import FleetState
 from tandem.guard.lease import POINTER_KEY
-from tandem.guard.observe import FleetState, observe_fleet
+from tandem.guard.observe import observe_fleet
 from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS

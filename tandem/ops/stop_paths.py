@@ -23,7 +23,7 @@ from tandem.declarations.budgets import needs_manual_budget
 from tandem.declarations.environment import Environment
 from tandem.errors import TandemError
 from tandem.guard.config import AwsClients, GuardConfig
-from tandem.guard.observe import FleetState
+from tandem.guard.fleet_state import FleetState
 from tandem.guard.pass_metrics import INSTANCES_ALIVE, PASS_MINUTES
 from tandem.guard.plan import foretell_stop
 from tandem.ops.account import create_client, iterate_rows

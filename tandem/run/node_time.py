@@ -21,7 +21,8 @@ from typing import Any
 
 from tandem.errors import ExternalError
 from tandem.guard.config import AwsClients, GuardConfig
-from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, FleetState
+from tandem.guard.fleet_state import FleetState
+from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
 from tandem.guard.ownership import is_transient
 from tandem.guard.pager import iterate_pages
 from tandem.guard.values import CALL_ERRORS, describe_error

@@ -15,7 +15,7 @@ from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment
 from tandem.errors import TandemError
 from tandem.guard.config import AwsClients, GuardConfig
-from tandem.guard.observe import FleetState
+from tandem.guard.fleet_state import FleetState
 from tandem.ops.stop_paths import StopPath
 from tandem.run.cluster import ClusterApi
 from tandem.run.journal import RunJournal

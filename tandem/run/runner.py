@@ -29,9 +29,9 @@ from tandem.declarations.faults import SpecError
 from tandem.declarations.spec_digest import compute_spec_digest
 from tandem.declarations.workspace import load_workspace
 from tandem.errors import ExitCode, ExternalError, InputError
+from tandem.guard.fleet_state import FleetState
 from tandem.guard.lease import heartbeat_key
 from tandem.guard.notify import notify_subscribers
-from tandem.guard.observe import FleetState
 from tandem.guard.values import CALL_ERRORS
 from tandem.ops.account import create_guard_clients, create_session
 from tandem.ops.guard_config import build_guard_config

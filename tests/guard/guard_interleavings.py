@@ -22,8 +22,8 @@ from tandem.errors import TandemError
 from tandem.guard.apply import run_reaper_pass, stop_fleet
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import RaiseRequest, raise_fleet
+from tandem.guard.fleet_state import CLOCK_TOLERANCE
 from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
-from tandem.guard.observe import CLOCK_TOLERANCE
 from tandem.guard.pass_metrics import OLDEST_INSTANCE_HOURS, PASS_MINUTES, STOP_FAILURES
 from tandem.guard.release import release_fence
 

@@ -23,10 +23,10 @@ from tandem.errors import TandemError
 from tandem.guard.apply import REAPER, run_reaper_pass, stop_fleet
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import RaiseRequest, raise_fleet
+from tandem.guard.fleet_state import NORMAL_END_LIMIT, FleetState
 from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.guard.node_labels import relabel_nodes
 from tandem.guard.normal_end import end_lease
-from tandem.guard.observe import NORMAL_END_LIMIT, FleetState
 from tandem.guard.ownership import MAX_READING_AGE_S
 from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.guard.release import release_fence

@@ -72,7 +72,7 @@ def test_a_reaper_that_reads_no_lease_is_caught(monkeypatch):
 
 
 def test_a_reaper_that_fences_an_ending_lease_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.observe.FleetState.is_ending", False)
+    assert disturb(monkeypatch, "tandem.guard.fleet_state.FleetState.is_ending", False)
 
 
 def test_an_end_that_does_not_wait_is_caught(monkeypatch):

@@ -10,8 +10,8 @@ from committed import environment
 
 from tandem.declarations.environment import Environment
 from tandem.guard.fence import Fence
+from tandem.guard.fleet_state import FleetInstance, FleetState
 from tandem.guard.lease import Lease
-from tandem.guard.observe import FleetInstance, FleetState
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.status import StatusReport
 from tandem.ops.stop_paths import StopPath

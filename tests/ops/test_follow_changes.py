@@ -8,7 +8,7 @@ import pytest
 from fleet_seen import NOW, SPOT, fence, instance, seen
 
 from tandem.guard.fleet_changes import follow_fleet, list_changes
-from tandem.guard.observe import FleetState
+from tandem.guard.fleet_state import FleetState
 from tandem.ops.guard_config import build_guard_config
 
 PARKED = replace(seen(instance()), desired_size=0)

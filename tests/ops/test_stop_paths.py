@@ -13,7 +13,7 @@ from fleet_seen import NOW, SPOT, fence, instance, lease, seen
 
 from tandem.declarations.arns import build_stop_topic_arn
 from tandem.errors import TandemError
-from tandem.guard.observe import FleetState
+from tandem.guard.fleet_state import FleetState
 from tandem.guard.plan import foretell_stop
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.reservation import read_reservation

@@ -15,7 +15,8 @@ from tandem.guard.capacity_block import (
     BlockWindow,
     parse_planned_window,
 )
-from tandem.guard.observe import BLOCK_MARGIN, CLOCK_TOLERANCE
+from tandem.guard.fleet_state import CLOCK_TOLERANCE
+from tandem.guard.observe import BLOCK_MARGIN
 from tandem.guard.values import PARSE_ERRORS
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.doctor.context import TIME_FORMAT, DoctorContext, Finding

@@ -9,7 +9,8 @@ from typing import Any
 
 from tandem.declarations import names
 from tandem.declarations.platform import read_release_day
-from tandem.guard.observe import FleetState, observe_fleet
+from tandem.guard.fleet_state import FleetState
+from tandem.guard.observe import observe_fleet
 from tandem.monitoring import agent
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.doctor.addon_schema import find_schema_faults

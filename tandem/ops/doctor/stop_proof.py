@@ -19,8 +19,9 @@ from typing import Any
 from tandem.aws.faults import ANSWER_CODES, error_code
 from tandem.errors import InputError, TandemError
 from tandem.guard.fleet_start import build_stop_schedule
+from tandem.guard.fleet_state import FleetState
 from tandem.guard.lease import Lease, lease_key
-from tandem.guard.observe import FleetState, observe_fleet
+from tandem.guard.observe import observe_fleet
 from tandem.guard.start_checks import require_node_group
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.doctor.context import EXIT_EXTERNAL, TIME_FORMAT, Finding
