@@ -26,7 +26,13 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from tandem.guard.capacity_block import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, RESERVATION_TAG
 from tandem.guard.config import AwsClients, GuardConfig
-from tandem.guard.observe import CAPACITY_KIND_TAG, CLUSTER_TAG, NODE_GROUP_TAG, OWNER_TAG
+from tandem.guard.observe import (
+    CAPACITY_KIND_TAG,
+    CLUSTER_TAG,
+    MAX_STATISTICS_POINTS,
+    NODE_GROUP_TAG,
+    OWNER_TAG,
+)
 from tandem.guard.scaling_groups import SCALING_GROUP_TAG
 
 START = datetime(2026, 11, 21, 8, tzinfo=UTC)
@@ -675,6 +681,7 @@ class World:
     ) -> Any:
         def effect() -> Any:
             assert (Namespace, Statistics) == (GUARDED.namespace, ["Minimum"])
+            assert 0 < (EndTime - StartTime).total_seconds() / Period <= MAX_STATISTICS_POINTS
             lowest: dict[datetime, float] = {}
             for at, name, value in self.measured:
                 if name == MetricName and StartTime <= at < EndTime:
