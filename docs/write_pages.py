@@ -40,6 +40,7 @@ from tandem.rules.contexts import (
     ExperimentContext,
     HostingContext,
 )
+from tandem.rules.rule import Rule
 
 DOCS = Path(__file__).parent
 EXAMPLE = "post-us-east-2"
@@ -191,9 +192,7 @@ def build_people_values(environment: Environment) -> dict[str, Any]:
     """Return what the page of people shows: the rights, and the Guard stack's policies for them."""
     arns = {name: target.arns for name, target in build_targets(environment).items()}
     all_rights = (*rights.RIGHTS, *rights.RUNNER_RIGHTS)
-    wildcard_targets = (
-        right.target for right in all_rights if any("*" in arn for arn in arns[right.target])
-    )
+    wildcard_targets = (right.target for right in all_rights if "*" in "".join(arns[right.target]))
     return {
         "people": PEOPLE,
         "policies": {
@@ -249,33 +248,26 @@ def fill_marks(text: str, table: str) -> str:
     return f"{head}{MONEY_MARKS[0]}\n{table}\n{end}{tail}"
 
 
-def render_pages() -> dict[str, str]:
-    """Return the text of each page and policy, by its path below docs/."""
-    # the pages are Markdown, and nothing in them is a stranger's
-    templates = jinja2.Environment(  # noqa: S701
-        loader=jinja2.FileSystemLoader(DOCS / "pages"),
-        trim_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    templates.filters |= {
-        "cell": lambda text: text.replace("|", "\\|"),
-        "quote_words": lambda words: ", ".join(f"`{word}`" for word in words),
-    }
+def _list_rule_sections() -> Iterator[tuple[tuple[str, ...], list[Rule]]]:
+    """Yield title and text of each section of the rules' page, with its rules."""
     # a rule of a variant is one of its experiment
     kinds: dict[type, type] = {ArmContext: ExperimentContext}
-    sections = [
-        (texts, [rule for rule in RULES if kinds.get(rule.context_type, rule.context_type) is kind])
-        for kind, texts in RULE_SECTIONS.items()
-    ]
-    example = load_example()
-    people_values = build_people_values(example)
+    for kind, texts in RULE_SECTIONS.items():
+        yield (
+            texts,
+            [rule for rule in RULES if kinds.get(rule.context_type, rule.context_type) is kind],
+        )
+
+
+def _build_page_values(people_values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what each template shows, by the page's path below docs/."""
     decisions = {
         path.name: path.read_text().partition("\n")[0]
         for path in (DOCS / "decisions").glob("0*.md")
     }
-    values: dict[str, dict[str, Any]] = {
-        "reference/rules.md": {"sections": sections},
+    references = {name: {"sections": list_sections(record)} for name, record in REFERENCES.items()}
+    return references | {
+        "reference/rules.md": {"sections": list(_list_rule_sections())},
         "reference/metrics.md": {
             "bench_metrics": metrics.CATALOGUE.values(),
             "post_figures": metrics.POST_FIGURES,
@@ -293,19 +285,32 @@ def render_pages() -> dict[str, str]:
         "reference/rights.md": people_values,
         "decisions/README.md": {"decisions": sorted(decisions.items())},
     }
-    values |= {name: {"sections": list_sections(record)} for name, record in REFERENCES.items()}
-    pages = {
-        name: (
-            templates.get_template(
-                "decisions.md" if "decisions" in name else Path(name).name
-            ).render(page_values)
-        )
-        for name, page_values in values.items()
+
+
+def render_pages() -> dict[str, str]:
+    """Return the text of each page and policy, by its path below docs/."""
+    # the pages are Markdown, and nothing in them is a stranger's
+    templates = jinja2.Environment(  # noqa: S701
+        loader=jinja2.FileSystemLoader(DOCS / "pages"),
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    templates.filters |= {
+        "cell": lambda text: text.replace("|", "\\|"),
+        "quote_words": lambda words: ", ".join(f"`{word}`" for word in words),
     }
-    documents = {kind: policy for kind, (_, policy) in people_values["policies"].items()}
-    documents["doctor"] = policies.build_command_policy(example, "doctor")
+    example = load_example()
+    people_values = build_people_values(example)
+    pages = {}
+    for name, values in _build_page_values(people_values).items():
+        template_name = "decisions.md" if "decisions" in name else Path(name).name
+        pages[name] = templates.get_template(template_name).render(values)
+
     table = build_money_table()
     pages |= {name: fill_marks((DOCS / name).read_text(), table) for name in MONEY_PAGES}
+    documents = {kind: policy for kind, (_, policy) in people_values["policies"].items()}
+    documents["doctor"] = policies.build_command_policy(example, "doctor")
     return pages | {
         f"reference/policies/{name}.json": f"{json.dumps(document, indent=2)}\n"
         for name, document in documents.items()

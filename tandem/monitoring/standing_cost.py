@@ -88,7 +88,7 @@ def list_unpriced(parts: Iterable[StandingPart]) -> tuple[str, ...]:
 
 def list_foreign_regions(parts: Iterable[StandingPart]) -> tuple[str, ...]:
     """Return the other regions, at whose prices some part is, each once."""
-    return tuple(dict.fromkeys(region for part in parts for region in part.foreign_regions))
+    return tuple(dict.fromkeys(chain.from_iterable(part.foreign_regions for part in parts)))
 
 
 def compute_parked_cost(monitoring_cost: MonitoringCost, catalogue: Catalogue) -> ParkedCost:
