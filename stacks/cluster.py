@@ -192,8 +192,9 @@ def _add_cluster_role(scope: Construct, key_arn: str, environment: Environment) 
 def _add_access_entries(scope: Construct, cluster_ref: str, environment: Environment) -> None:
     """Add one entry per principal, with its rights in the cluster."""
     access = environment.cluster.access
+    admin_policy = build_admin_policy(environment)
     rights: dict[str, dict[str, Any]] = {
-        principal: {"access_policies": [build_admin_policy(environment)]} for principal in access.admin
+        principal: {"access_policies": [admin_policy]} for principal in access.admin
     }
     for kind in CLUSTER_KINDS:
         for principal in getattr(access, kind):

@@ -15,10 +15,11 @@ import msgspec
 
 from tandem.errors import ExternalError, InputError
 from tandem.guard.fleet_start import RaiseRequest, raise_fleet
+from tandem.guard.fleet_state import FleetState
 from tandem.guard.lease import Lease, LeasePointer, read_lease
 from tandem.guard.node_labels import relabel_nodes
 from tandem.guard.normal_end import end_lease
-from tandem.guard.observe import FleetState, observe_fleet
+from tandem.guard.observe import observe_fleet
 from tandem.guard.schedules import delete_unreferenced_schedule
 from tandem.guard.values import convert_call_errors
 from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers, admit_sweep

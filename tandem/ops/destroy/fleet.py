@@ -11,8 +11,9 @@ from typing import Any
 
 from tandem.declarations import names
 from tandem.errors import ExternalError, InputError
+from tandem.guard.fleet_state import FleetState
 from tandem.guard.lease import POINTER_KEY
-from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, FleetState, observe_fleet
+from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, observe_fleet
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_tandem_command
