@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tandem.bench.plan.run_options import RunOptions, ScheduleName, SizeName
+from tandem.bench.plan.run_options import RunOptions, ScheduleName
 from tandem.bench.plan.run_size import SIZES
 from tandem.bench.plan.settings import RunSettings, complete_options, list_arms
 from tandem.bench.records.manifest import ManifestArm
 from tandem.cli.bench_flags import RunFlags
+from tandem.cli.flags import choose_size
 from tandem.cli.selection import Selection
 from tandem.errors import InputError
 from tandem.shell_command import quote_command
@@ -71,7 +72,7 @@ def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
     Raises:
         InputError: the variable of the API key is not set.
     """
-    size: SizeName = "quick" if flags.quick else "full" if flags.full else "default"
+    size = choose_size(quick=flags.quick, full=flags.full)
     concurrency = flags.concurrency or (run_arms.concurrency if flags.rate is None else ())
     return RunOptions(
         servers={arm.name: arm.url for arm in run_arms.arms},
@@ -214,7 +215,7 @@ def _parse_models(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 
 def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
     """Return an experiment's variants: those of --variants, else without speculation first."""
-    from tandem.cli.inputs import read_legal_inputs  # noqa: PLC0415 - the rules of an environment
+    from tandem.cli.inputs import read_legal_inputs, require_variants  # noqa: PLC0415 - the rules
     from tandem.run.experiment_arms import build_arms  # noqa: PLC0415
 
     inputs = read_legal_inputs(selection)
@@ -230,13 +231,13 @@ def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
         if flags.experiment is None
         else inputs.find_experiment(environment, flags.experiment)
     )
-    variant_names = [variant.name for variant in experiment.all_variants()]
-    for variant_name in (name for name in flags.variants if name not in variant_names):
-        problem = f"{experiment.name} has no variant {variant_name!r}"
-        raise build_flag_error(problem, ", ".join(variant_names), "name its variants")
+    require_variants(experiment, flags.variants)
     arms = build_arms(environment, experiment, inputs.catalogue, flags.variants)
-    place = {"environment": environment.name, "experiment": experiment.name}
-    fields = {**place, "instance_type": environment.capacity.instance_type}
+    fields = {
+        "environment": environment.name,
+        "experiment": experiment.name,
+        "instance_type": environment.capacity.instance_type,
+    }
     return RunArms(
         arms=arms,
         fields=fields,

@@ -42,22 +42,22 @@ def check(
     """Check the files; say what an edit recompiles and what it costs.
 
     Args:
-        names: environments; all when none is named
-        strict: refuse what is only warned of
-        verbose: also what to change about each warning, what no alarm sees, and pins
+        names: environments (default: all)
+        strict: exit 1 if there is a warning
+        verbose: also how to fix each warning, what no alarm covers, and pinned versions
         why: also the rule behind each error and warning, and its source
-        against: what artifact keys are compared with: an experiment file, a folder of them,
-            rendered manifests (default); it never changes the exit code
+        against: compare artifact keys with an experiment file, a folder of them, or rendered
+            manifests (the default); never changes the exit code
 
     Raises:
         SpecError: a folder or a named file does not exist, or `against` is none of these.
     """
     inputs = read_inputs(selection.narrow(names), now=datetime.now(tz=UTC))
-    severities = {fault.severity for fault in inputs.faults}
+    refusals = sum(fault.severity == "refusal" for fault in inputs.faults)
     # a warning stops nothing unless --strict asks for it: an example account is true of a healthy
     # checkout too
-    code = ExitCode.STALE if strict and severities else ExitCode.DONE
-    code = ExitCode.BAD_INPUT if "refusal" in severities else code
+    code = ExitCode.STALE if strict and inputs.faults else ExitCode.DONE
+    code = ExitCode.BAD_INPUT if refusals else code
     old_snapshot = None
     if against is not None:
         old_snapshot = recompile.read_snapshot(against, inputs)
@@ -65,27 +65,18 @@ def check(
         old_snapshot = recompile.read_manifests(recompile.MANIFESTS)
     changes = recompile.compare_keys(old_snapshot, inputs) if old_snapshot else []
     if selection.as_json:
-        print_json(_build_document(inputs, old_snapshot, changes) | {"exit_code": int(code)})
+        print_json(_build_document(inputs, old_snapshot, changes), code)
         return code
-    refusals = sum(fault.severity == "refusal" for fault in inputs.faults)
-    warnings = format_count(len(inputs.faults) - refusals, "warning")
-    to_fill_in = sum(fault.got == FILL_IN for fault in inputs.faults)
-    if to_fill_in:
-        print_line(
-            f"{format_count(to_fill_in, 'value')} to fill in, {refusals - to_fill_in} other errors,"
-            f" {warnings}"
-        )
-    else:
-        environments = format_count(len(inputs.workspace.environments), "environment")
-        experiments = format_count(len(inputs.workspace.experiments), "experiment")
-        print_line(f"{environments}, {experiments}: {format_count(refusals, 'error')}, {warnings}")
+
+    gaps = sum(fault.got == FILL_IN for fault in inputs.faults)
+    print_line(_count_faults(inputs, refusals, gaps))
     if code == ExitCode.STALE:
-        print_line(f"refused by --strict: {warnings}")
+        print_line("refused: --strict treats warnings as errors")
     if not refusals:
         _print_files(inputs)
     sys.stdout.flush()
     print_spec_faults(inputs.faults, is_brief=not verbose, has_sources=why)
-    if old_snapshot and not to_fill_in:
+    if old_snapshot and not gaps:
         recompile.print_changes(old_snapshot, changes)
     if verbose:
         _print_gaps(inputs)
@@ -95,30 +86,46 @@ def check(
     return code
 
 
+def _count_faults(inputs: CommandInputs, refusals: int, gaps: int) -> str:
+    """Return how many files were read, and how much is wrong.
+
+    Args:
+        inputs: that were read.
+        refusals: how many faults are no warnings.
+        gaps: how many of these are placeholders of `tandem new`.
+    """
+    warnings = format_count(len(inputs.faults) - refusals, "warning")
+    if gaps:
+        return (
+            f"{format_count(gaps, 'value')} to fill in, {refusals - gaps} other errors, {warnings}"
+        )
+    environments = format_count(len(inputs.workspace.environments), "environment")
+    experiments = format_count(len(inputs.workspace.experiments), "experiment")
+    return f"{environments}, {experiments}: {format_count(refusals, 'error')}, {warnings}"
+
+
 def _build_document(
     inputs: CommandInputs,
     old_snapshot: recompile.KeySnapshot | None,
     changes: list[recompile.VariantChange],
 ) -> dict[str, object]:
-    environments = inputs.environments()
     watching = {}
-    for name, cost in inputs.watching_costs.items():
-        document = monitoring_cost.cost_as_dict(cost)
-        watching[name] = {**document, "unwatched": list(list_coverage_gaps(cost.scope))}
-    costs = {
-        environment.name: compute_environment_cost(inputs, environment)
-        for environment in environments
-    }
-    pins = {
-        environment.name: [asdict(pin) for pin in _list_pins(inputs, environment)]
-        for environment in environments
-    }
+    for name, watching_cost in inputs.watching_costs.items():
+        gaps = list(list_coverage_gaps(watching_cost.scope))
+        watching[name] = monitoring_cost.cost_as_dict(watching_cost) | {"unwatched": gaps}
+    parked = {}
+    pins = {}
+    for environment in inputs.environments():
+        pins[environment.name] = list(map(asdict, _list_pins(inputs, environment)))
+        cost = compute_environment_cost(inputs, environment)
+        if cost is not None:
+            parked[environment.name] = parked_cost_as_dict(cost)
     return {
         "environments": sorted(inputs.workspace.environments),
         "experiments": sorted(inputs.workspace.experiments),
         "faults": [fault.as_dict() for fault in inputs.faults],
         "watching": watching,
-        "parked": {name: parked_cost_as_dict(cost) for name, cost in costs.items() if cost},
+        "parked": parked,
         "recompiles": recompile.changes_as_dict(old_snapshot, changes) if old_snapshot else None,
         "pins": pins,
     }
@@ -127,28 +134,18 @@ def _build_document(
 def _print_next(inputs: CommandInputs, *, verbose: bool) -> None:
     names = [environment.name for environment in inputs.environments()]
     command = build_tandem_command("doctor", names[0] if len(names) == 1 else "NAME")
-    rows = [("next", f"{command}: what the account would refuse")]
+    rows = [("next", f"{command}: what would stop a deploy in the account")]
     if inputs.faults and not verbose:
-        rows.insert(0, ("next", "tandem check --verbose: what to change about each warning"))
+        rows.insert(0, ("next", "tandem check --verbose: how to fix each warning"))
     print_rows(rows, indent=0, label_columns=NEXT_COLUMNS)
 
 
 def _print_files(inputs: CommandInputs) -> None:
     """Print one line a file: what an environment costs, what an experiment serves."""
-    rows = [
-        (environment.name, _describe_costs(inputs, environment))
-        for environment in inputs.environments()
-    ]
+    rows = [(host.name, _describe_costs(inputs, host)) for host in inputs.environments()]
     for name, file in inputs.workspace.experiments.items():
-        rows.append(
-            (
-                name,
-                (
-                    f"{format_count(len(file.record.all_variants()), 'variant')} on"
-                    f" {file.record.runtime}"
-                ),
-            )
-        )
+        variants = format_count(len(file.record.all_variants()), "variant")
+        rows.append((name, f"{variants} on {file.record.runtime}"))
     print_rows(rows, label_columns=max((len(name) for name, _ in rows), default=0) + 2)
 
 

@@ -11,6 +11,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from rich.console import Console
@@ -116,11 +117,11 @@ def ask_consent(question: str, *, where: str) -> bool:
     """Ask on standard error, and return whether somebody said yes.
 
     Raises:
-        InputError: nobody is there to be asked.
+        InputError: there is no terminal.
     """
     if not sys.stdin.isatty():
         raise InputError(
-            "nobody is there to be asked", where=where, change="read the plan, then add --yes"
+            "no terminal to confirm on", where=where, change="read the plan, then pass --yes"
         )
     print(f"  {question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
@@ -143,12 +144,19 @@ def print_result(
     *,
     as_json: bool,
     code: ExitCode = ExitCode.DONE,
-) -> None:
-    """Print one JSON document, or for a person the lines; `print_json` has the arguments."""
+) -> ExitCode:
+    """Print one JSON document, or for a person the lines; return the code.
+
+    Args:
+        document, code: as of `print_json`.
+        lines: not folded.
+        as_json: which of the two.
+    """
     if as_json:
         print_json(document, code)
     else:
         print(*lines, sep="\n")
+    return code
 
 
 def print_fault(
@@ -183,45 +191,58 @@ def print_fault(
 def print_spec_faults(
     faults: Iterable[SpecFault], *, is_brief: bool = False, has_sources: bool = False
 ) -> None:
-    """Print refusals, then warnings, to standard error; a fault of several files once.
+    """Print refusals, then warnings, to standard error; print a fault of several files once.
 
-    A placeholder of `tandem new` takes one line, and so does a warning where it is brief; with
-    sources each fault has its rule, and where that comes from.
+    A placeholder of `tandem new` takes one line.
+
+    Args:
+        faults: in any order.
+        is_brief: give each warning one line.
+        has_sources: name the rule of each fault, and where it comes from.
     """
     from tandem.declarations.record import FILL_IN  # noqa: PLC0415 - pydantic, for who reads declared files
 
-    fault_groups: dict[tuple[object, ...], list[SpecFault]] = {}
-    for fault in sorted(faults, key=lambda fault: fault.severity):
-        fault_groups.setdefault(
-            (fault.severity, fault.path, fault.got, fault.allowed, fault.change), []
-        ).append(fault)
-    for first, *other_faults in fault_groups.values():
-        if first.got == FILL_IN:
-            for fault in (first, *other_faults):
-                print(f"fill in: {fault.place}: {fault.path}: {first.allowed}", file=sys.stderr)
-            continue
-        word = "error" if first.severity == "refusal" else "warning"
-        problem = (
-            f"{first.path}: got {first.got or 'nothing'}" if first.path else f"got {first.got}"
-        )
-        if not first.allowed:
-            problem = f"`{first.path}` {first.got}. {first.change}"
-        is_short = is_brief and word == "warning"
-        more = f" (and {len(other_faults)} more)" if is_short and other_faults else ""
-        print_message(
-            f"{word}: {first.place}: {problem}{more}",
-            style=STYLES[word],
-            stderr=True,
-            is_brief=is_short,
-        )
-        lines = [] if is_short else [f"  also     {fault.place}" for fault in other_faults]
-        if first.allowed and not is_short:
-            lines += [f"  allowed  {first.allowed}", f"  change   {first.change}"]
-        lines += (
-            [f"  why      rule {first.rule}: {first.source}"] if first.rule and has_sources else []
-        )
-        for line in lines:
-            print_line(line, stderr=True)
+    fault_groups: dict[tuple[str, ...], list[SpecFault]] = {}
+    for fault in sorted(faults, key=attrgetter("severity")):
+        text = (fault.severity, fault.path, fault.got, fault.allowed, fault.change)
+        fault_groups.setdefault(text, []).append(fault)
+    for group in fault_groups.values():
+        if group[0].got == FILL_IN:
+            for fault in group:
+                print_line(f"fill in: {fault.place}: {fault.path}: {fault.allowed}", stderr=True)
+        else:
+            _print_fault_group(group, is_brief=is_brief, has_sources=has_sources)
+
+
+def _print_fault_group(group: Sequence[SpecFault], *, is_brief: bool, has_sources: bool) -> None:
+    """Print a fault that several files have."""
+    first = group[0]
+    word = "error" if first.severity == "refusal" else "warning"
+    is_short = is_brief and word == "warning"
+    more = f" (and {len(group) - 1} more)" if is_short and len(group) > 1 else ""
+    print_message(
+        f"{word}: {first.place}: {_describe_problem(first)}{more}",
+        style=STYLES[word],
+        stderr=True,
+        is_brief=is_short,
+    )
+    lines = []
+    if not is_short:
+        lines += [f"also     {fault.place}" for fault in group[1:]]
+    if first.allowed and not is_short:
+        lines += [f"allowed  {first.allowed}", f"change   {first.change}"]
+    if first.rule and has_sources:
+        lines.append(f"why      rule {first.rule}: {first.source}")
+    for line in lines:
+        print_line(f"  {line}", stderr=True)
+
+
+def _describe_problem(fault: SpecFault) -> str:
+    if not fault.allowed:
+        return f"`{fault.path}` {fault.got}. {fault.change}"
+    if not fault.path:
+        return fault.got
+    return f"{fault.path}: {f'got {fault.got}' if fault.got else 'missing'}"
 
 
 def format_count(count: int, noun: str) -> str:

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from operator import attrgetter
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -49,8 +48,10 @@ def destroy(
 
     Args:
         env: the environment
-        yes_i_mean: the environment's name once more, where nobody can type it
-        gitops_removed: Argo CD or Flux has removed what it applied; only you can see it
+        yes_i_mean: the environment's name once more, to confirm without a terminal
+        gitops_removed: confirm that Argo CD or Flux has removed what it applied
+        adopt_untagged: also delete these stacks, which lack the owner's tag; make sure that they
+            are yours
         poll_s: seconds between two looks at a stack
 
     Raises:
@@ -59,52 +60,50 @@ def destroy(
     environment = read_environment(selection, env)
     account = AccountClients(environment)
     try:
-        _print_progress(
-            f"{env}: account {environment.account}, {environment.region}; looking, nothing is"
-            " changed yet"
-        )
-        caller = require_account(environment)
-        survey = survey_teardown(account, gitops_gone=gitops_removed)
-        print_rows(
-            [("as", caller), *_list_survey_rows(survey)], indent=0, label_columns=7, stderr=True
-        )
+        _print_progress(f"{env}: account {environment.account}, {environment.region}; looking only")
+        survey = _survey_environment(account, gitops_removed=gitops_removed)
         if survey.stacks:
             _confirm_name(env, yes_i_mean)
             destroy_environment(account, TeardownSettings(poll_s=poll_s), _print_progress)
         else:
             _print_progress(f"{env}: no stack of it is deployed, there is nothing to delete")
         _print_progress("searching for what is left")
-        other_names = [
-            path.stem for path in selection.environments.glob("*.yaml") if path.stem != env
-        ]
-        leftovers, failures = search_leftovers(account, other_names)
+        other_names = {path.stem for path in selection.environments.glob("*.yaml")} - {env}
+        leftovers, failures = search_leftovers(account, sorted(other_names))
     except KeyboardInterrupt:
-        state = "interrupted: CloudFormation goes on with what it was asked"
-        _print_progress(f"{state}; the same command goes on from there")
+        _print_progress(
+            "interrupted: CloudFormation goes on; the same command continues from there"
+        )
         raise
+
     kept = [resource for resource in leftovers if resource.kept]
     orphans = [resource for resource in leftovers if not resource.kept]
     code = ExitCode.STALE if orphans else ExitCode.DONE
     code = ExitCode.EXTERNAL_FAILURE if failures else code
     if selection.as_json:
-        lists = {"stays": survey.permanent_resources, "kept": kept, "orphans": orphans}
-        print_json(
-            {
-                "environment": env,
-                "account": environment.account,
-                "region": environment.region,
-                "deleted": [stack.name for stack in survey.stacks],
-                **{
-                    key: [asdict(resource) for resource in resources]
-                    for key, resources in lists.items()
-                },
-                "unsearched": failures,
-                "exit_code": int(code),
-            }
-        )
+        document = {
+            "environment": env,
+            "account": environment.account,
+            "region": environment.region,
+            "deleted": [stack.name for stack in survey.stacks],
+            "stays": [asdict(resource) for resource in survey.permanent_resources],
+            "kept": [asdict(resource) for resource in kept],
+            "orphans": [asdict(resource) for resource in orphans],
+            "unsearched": failures,
+        }
+        print_json(document, code)
     else:
-        _print_leftovers(leftovers, failures)
+        _print_leftovers([*kept, *orphans], failures)
     return code
+
+
+def _survey_environment(account: AccountClients, *, gitops_removed: bool) -> TeardownSurvey:
+    """Return what goes and what stays, and print it."""
+    caller = require_account(account.environment)
+    survey = survey_teardown(account, gitops_gone=gitops_removed)
+    rows = [("as", caller), *_list_survey_rows(survey)]
+    print_rows(rows, indent=0, label_columns=7, stderr=True)
+    return survey
 
 
 def _print_progress(line: str) -> None:
@@ -124,10 +123,8 @@ def _list_survey_rows(survey: TeardownSurvey) -> Iterator[tuple[str, str]]:
 def _format_cost(bucket: LeftoverResource) -> str:
     if bucket.size is None:
         return "size unknown"
-    price = (
-        "USD a month unknown" if bucket.usd_month is None else f"{bucket.usd_month:.2f} USD a month"
-    )
-    return f"{decimal(bucket.size)}, {price}"
+    usd = "unknown" if bucket.usd_month is None else f"{bucket.usd_month:.2f}"
+    return f"{decimal(bucket.size)}, {usd} USD a month"
 
 
 def _confirm_name(name: str, typed_name: str | None) -> None:
@@ -141,11 +138,7 @@ def _confirm_name(name: str, typed_name: str | None) -> None:
         print(question, end="", file=sys.stderr, flush=True)
         typed_name = sys.stdin.readline().strip()
     if typed_name != name:
-        problem = (
-            "the environment's name is missing"
-            if not typed_name
-            else f"the name given is {typed_name}"
-        )
+        problem = f"the name given is {typed_name}" if typed_name else "no name was given"
         change = f"{quote_command('--yes-i-mean', name)} says it"
         raise InputError(f"{problem}; nothing was changed", where=name, change=change)
 
@@ -153,7 +146,7 @@ def _confirm_name(name: str, typed_name: str | None) -> None:
 def _print_leftovers(leftovers: Sequence[LeftoverResource], failures: Mapping[str, str]) -> None:
     head = "of what could be searched, nothing left but:" if failures else "nothing left but:"
     lines = []
-    for resource in sorted(leftovers, key=attrgetter("kept"), reverse=True):
+    for resource in leftovers:
         note = f" ({resource.note})" if resource.note else ""
         fate = f"stays, {resource.note}" if resource.kept else f"ORPHAN{note}; {resource.remove}"
         lines.append(f"{resource.kind} {resource.name}: {fate}")

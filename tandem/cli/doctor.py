@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from tandem.cli import image_digests
 from tandem.cli.console import print_json, print_line, print_rows
 from tandem.cli.flags import EnvironmentName
-from tandem.cli.inputs import read_legal_inputs
+from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.declarations.environment import Environment
 from tandem.errors import ExitCode
@@ -48,11 +48,11 @@ def doctor(
 
     Args:
         env: the environment
-        strict: exit 1 where a line is not ok
-        policy: print the IAM policy that it needs, and ask nothing
-        prove_stop: fire the one-shot stop once at a fleet at 0, and see that EKS takes it; minutes,
-            raises nothing
-        verbose: a line for each check that is ok, too
+        strict: exit 1 if a check is not ok
+        policy: print the IAM policy that this command needs, and check nothing
+        prove_stop: fire the one-shot stop once at a fleet of 0 nodes and see that EKS takes it;
+            takes minutes, starts nothing
+        verbose: also a line for each check that is ok
 
     Raises:
         TandemError: a declared file is refused, or the stop cannot be proven now.
@@ -60,57 +60,58 @@ def doctor(
     inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
     if policy:
-        document = build_command_policy(
-            environment, "doctor", *(["doctor --prove-stop"] if prove_stop else [])
-        )
+        commands = ("doctor", "doctor --prove-stop") if prove_stop else ("doctor",)
+        document = build_command_policy(environment, *commands)
         print(json.dumps(document, indent=2))  # for `aws iam`, which takes no other key
         return ExitCode.DONE
-    skipped_count = 0
+
+    skipped = 0
     if prove_stop:
-        lines: Sequence[Finding] = [_prove_stop(environment)]
+        findings: Sequence[Finding] = [_prove_stop(environment)]
     else:
-        context = DoctorContext(
-            environment=environment,
-            experiments=tuple(inputs.list_experiments(environment)),
-            catalogue=inputs.catalogue,
-            now=datetime.now(tz=UTC),
-            resolve_digest=image_digests.resolve_digest,
-        )
-        lines = run_checks(context, AccountClients(environment))
-        skipped_count = len(CHECKS) - len({line.check for line in lines})
-    code = ExitCode(exit_code(lines, strict=strict))
-    counts = {level: sum(line.level == level for line in lines) for level in LEVELS} | {
-        "skipped": skipped_count
-    }
+        findings = _run_checks(inputs, environment)
+        skipped = len(CHECKS) - len({finding.check for finding in findings})
+    code = ExitCode(exit_code(findings, strict=strict))
+    counts = {level: sum(row.level == level for row in findings) for level in LEVELS}
+    counts["skipped"] = skipped
     if selection.as_json:
-        place = {
+        document = {
             "environment": environment.name,
             "account": environment.account,
             "region": environment.region,
+            "lines": [asdict(finding) for finding in findings],
+            "counts": counts,
         }
-        print_json(
-            {
-                **place,
-                "lines": [asdict(line) for line in lines],
-                "counts": counts,
-                "exit_code": int(code),
-            }
-        )
+        print_json(document, code)
         return code
-    is_blind_alone = skipped_count and counts["ok"] == len(lines) - 1
-    if verbose or not is_blind_alone:
-        counts_text = ", ".join(f"{count} {level}" for level, count in counts.items() if count)
-        print_line(f"{environment.name}: {counts_text}; exit code {int(code)}")
-    for line in lines:
-        if skipped_count and line.check == CREDENTIALS.id:
+
+    counts_text = ", ".join(f"{count} {level}" for level, count in counts.items() if count)
+    print_line(f"{environment.name}: {counts_text}; exit code {int(code)}")
+    for finding in findings:
+        if skipped and finding.check == CREDENTIALS.id:
             print_rows(
-                [(f"{skipped_count} checks skipped: {line.message}; {line.action}",)], indent=0
+                [(f"{skipped} checks skipped: {finding.message}; {finding.action}",)], indent=0
             )
-        elif verbose or prove_stop or line.level != "ok":
-            print_rows(list_check_rows(line), label_columns=CHECK_COLUMNS)
-            if line.command:
-                print_line(f"      {line.command}")
+        elif verbose or prove_stop or finding.level != "ok":
+            _print_finding(finding)
     return code
+
+
+def _run_checks(inputs: CommandInputs, environment: Environment) -> Sequence[Finding]:
+    context = DoctorContext(
+        environment=environment,
+        experiments=tuple(inputs.list_experiments(environment)),
+        catalogue=inputs.catalogue,
+        now=datetime.now(tz=UTC),
+        resolve_digest=image_digests.resolve_digest,
+    )
+    return run_checks(context, AccountClients(environment))
+
+
+def _print_finding(finding: Finding) -> None:
+    print_rows(list_check_rows(finding), label_columns=CHECK_COLUMNS)
+    if finding.command:
+        print_line(f"      {finding.command}")
 
 
 def list_check_rows(line: Finding) -> Iterator[tuple[str, ...]]:

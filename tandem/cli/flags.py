@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 from cyclopts import ArgumentCollection, Parameter, Token
 from cyclopts.validators import MutuallyExclusive
 
-from tandem.bench.plan.run_options import PRICE_LIMITS
+from tandem.bench.plan.run_options import PRICE_LIMITS, SizeName
 
 Value = TypeVar("Value")
 
@@ -61,12 +61,22 @@ def split_names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for part in text.split(",") if part))
 
 
+def choose_size(*, quick: bool, full: bool) -> SizeName:
+    """Return the size that --quick and --full say."""
+    if quick:
+        return "quick"
+    return "full" if full else "default"
+
+
 EXCLUSIVE = MutuallyExclusive()  # type: ignore[no-untyped-call]  # of a group: one flag alone may be given
 
 # 1.5 is refused, not rounded
 Whole = Annotated[int, Parameter(converter=read_last(int), metavar="N")]
 Names = Annotated[
     tuple[str, ...], Parameter(converter=read_last(split_names), metavar="NAME,...", n_tokens=1)
+]
+Hours = Annotated[
+    float, Parameter(metavar="H", validator=require_range(1e-9, 1e9, "hours above 0"))
 ]
 EnvironmentName = Annotated[str, Parameter(name="--env", metavar="NAME")]
 Name = Annotated[str, Parameter(metavar="NAME")]

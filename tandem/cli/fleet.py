@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tandem.cli.console import VerbatimText
 from tandem.cli.selection import Selection
 from tandem.declarations.document import read_document
-from tandem.declarations.environment import Environment
+from tandem.declarations.environment import CapacitySettings, Environment
 from tandem.declarations.faults import SpecError, SpecFault
 from tandem.declarations.record import parse_record
 from tandem.errors import InputError, TandemError
@@ -43,7 +43,7 @@ def read_environment(selection: Selection, name: str) -> Environment:
         allowed = ", ".join(files) or "none yet"
         change = "name one of these, or another folder by --environments"
         raise SpecError(
-            [SpecFault(file=file, path="", got="no such file", allowed=allowed, change=change)]
+            [SpecFault(file=file, path="", got="file not found", allowed=allowed, change=change)]
         )
     return parse_record(Environment, read_document(files[name]), name=name)
 
@@ -57,6 +57,16 @@ def explain_fault(fault: TandemError, environment: Environment) -> TandemError:
         where=f"{environment.name} in account {environment.account}",
         change=f"{build_cdk_command('deploy', environment.name)}, or see that the name is meant",
     )
+
+
+def format_price(capacity: CapacitySettings) -> str:
+    """Return the declared price of a node-hour, and the day of it."""
+    return f"{capacity.usd_per_hour:.2f} USD an hour (your figure of {capacity.usd_per_hour_date})"
+
+
+def format_prepayment(capacity: CapacitySettings) -> str:
+    """Return what a cost has to add where the capacity is paid in advance; else nothing."""
+    return "; the capacity is paid already" if capacity.needs_reservation else ""
 
 
 def list_warning_rows(warning: StatusWarning) -> Iterator[TextRow]:
@@ -74,13 +84,11 @@ def describe_path(path: StopPath, now: datetime) -> str:
 
 def path_as_dict(path: StopPath) -> dict[str, Any]:
     """Return a path's row: armed, unarmed, absent or unknown; `armed` is null for the last two."""
-    is_armed = {"armed": True, "unarmed": False}.get(path.state)
-    moment = path.at.isoformat() if path.at else None
     return {
         "name": path.name,
         "state": path.state,
-        "armed": is_armed,
-        "at": moment,
+        "armed": {"armed": True, "unarmed": False}.get(path.state),
+        "at": path.at.isoformat() if path.at else None,
         "said": path.sentence,
     }
 
@@ -94,11 +102,9 @@ def format_span(duration: timedelta) -> str:
         return f"{seconds} s"
     if hours < 1:
         return f"{minutes} min"
-    return (
-        f"{hours} h {minutes % 60:02} min"
-        if hours < DAYS_FROM_HOURS
-        else f"{hours // 24} d {hours % 24} h"
-    )
+    if hours < DAYS_FROM_HOURS:
+        return f"{hours} h {minutes % 60:02} min"
+    return f"{hours // 24} d {hours % 24} h"
 
 
 def format_distance(moment: datetime, now: datetime) -> str:

@@ -34,10 +34,10 @@ def images(
     """List what an environment pulls and what must be mirrored.
 
     Args:
-        names: environments; all when none is named
-        strict: refuse what is only warned of
+        names: environments (default: all)
+        strict: exit 1 if an image is not pinned
         seed: print the commands that fill pull-through caches before a first deploy
-        resolve: online: ask the registries and write the digests
+        resolve: ask the registries for the digests, and write them (needs the internet)
 
     Raises:
         InputError: `resolve` in an installed package, whose data no commit holds.
@@ -47,45 +47,47 @@ def images(
     if resolve:
         require_checkout("`tandem images --resolve`")
     inputs = read_legal_inputs(selection.narrow(names))
-    environments = {environment.name: environment for environment in inputs.environments()}
     uses = {
-        name: list_image_uses(environment, inputs.list_experiments(environment), inputs.catalogue)
-        for name, environment in environments.items()
+        environment.name: list_image_uses(
+            environment, inputs.list_experiments(environment), inputs.catalogue
+        )
+        for environment in inputs.environments()
     }
     if resolve:
-        from tandem.cli.image_digests import resolve_digests  # noqa: PLC0415  # the only part that needs a network
-
-        # a base of ours is pinned where it is named, in its Dockerfile, because the tag of what is
-        # built depends on it
-        references = {use.reference for group in uses.values() for use in group if not use.is_base}
-        digests = resolve_digests(sorted(references), DATA / "platform" / "digests.yaml")
-        text = (
-            f"wrote {format_count(len(digests), 'digest')}; render again: an artifact key holds its"
-            " image's digest"
-        )
-        print_result({"digests": digests}, [text], as_json=selection.as_json)
-        return ExitCode.DONE
+        return _write_digests(itertools.chain(*uses.values()), as_json=selection.as_json)
     if seed:
         commands = {
-            name: list(_list_seed_commands(environments[name], group))
-            for name, group in uses.items()
+            environment.name: list(_list_seed_commands(environment, uses[environment.name]))
+            for environment in inputs.environments()
         }
-        print_result(
-            {"seed": commands}, itertools.chain(*commands.values()), as_json=selection.as_json
-        )
-        return ExitCode.DONE
-    has_unpinned_image = any(use.digest is None for group in uses.values() for use in group)
-    code = ExitCode.STALE if strict and has_unpinned_image else ExitCode.DONE
+        lines = itertools.chain(*commands.values())
+        return print_result({"seed": commands}, lines, as_json=selection.as_json)
+
+    is_unpinned = any(use.digest is None for use in itertools.chain(*uses.values()))
+    code = ExitCode.STALE if strict and is_unpinned else ExitCode.DONE
     if selection.as_json:
         print_json(
-            {"images": {name: [asdict(use) for use in group] for name, group in uses.items()}}, code
+            {"images": {name: list(map(asdict, group)) for name, group in uses.items()}}, code
         )
-    else:
-        for name, group in uses.items():
-            print_line(name)
-            for use in group:
-                print_rows(_list_rows(use), label_columns=7)
+        return code
+    for name, group in uses.items():
+        print_line(name)
+        for use in group:
+            print_rows(_list_rows(use), label_columns=7)
     return code
+
+
+def _write_digests(uses: Iterable[ImageUse], *, as_json: bool) -> ExitCode:
+    """Ask the registries and write what they say into the data."""
+    from tandem.cli.image_digests import resolve_digests  # noqa: PLC0415  # the only part that needs a network
+
+    # a base of ours is pinned where it is named, in its Dockerfile, because the tag of what is
+    # built depends on it
+    references = {use.reference for use in uses if not use.is_base}
+    digests = resolve_digests(sorted(references), DATA / "platform" / "digests.yaml")
+    count = format_count(len(digests), "digest")
+    text = f"wrote {count}; render again: an artifact key holds its image's digest"
+    return print_result({"digests": digests}, [text], as_json=as_json)
 
 
 def _list_rows(use: ImageUse) -> Iterator[tuple[str, str]]:

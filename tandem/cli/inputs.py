@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -48,15 +48,29 @@ class CommandInputs:
             experiment.name: experiment for experiment in self.list_experiments(environment)
         }
         if name not in experiments:
+            change = f"name one of: {', '.join(experiments)}"
             suggestions = difflib.get_close_matches(name, experiments, n=1)
-            change = (
-                f"did you mean {suggestions[0]!r}?"
-                if suggestions
-                else f"name one of: {', '.join(experiments)}"
-            )
+            if suggestions:
+                change = f"did you mean {suggestions[0]!r}?"
             problem = f"{environment.name} hosts no experiment {name!r}"
             raise InputError(problem, where="--experiment", change=change)
         return experiments[name]
+
+
+def require_variants(experiment: Experiment, names: Iterable[str]) -> None:
+    """Refuse a name that is no variant of the experiment.
+
+    Raises:
+        InputError: there is one.
+    """
+    variants = [variant.name for variant in experiment.all_variants()]
+    unknown_names = sorted(set(names) - set(variants))
+    if unknown_names:
+        raise InputError(
+            f"{experiment.name} has no variant {', '.join(unknown_names)}",
+            where="--variants",
+            change=f"name some of: {', '.join(variants)}",
+        )
 
 
 def read_inputs(selection: Selection, now: datetime | None = None) -> CommandInputs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +33,9 @@ SERVERS_FILE = "serve/serve.yaml"
 KEYS_FILE = "storage/storage.yaml"
 REFUSAL_TEXT = "refused above"
 UNREADABLE = "its manifest cannot be read: `tandem render` writes it again"
+
+# of a rendered file that somebody has edited
+UNREADABLE_ERRORS = (OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError)
 
 Verdict = Literal["same artifact", "recompiles", "new", "gone", "not compared"]
 KeyFields = Mapping[str, Any]
@@ -111,57 +114,59 @@ class VariantChange:
 def compare_keys(old_snapshot: KeySnapshot, inputs: CommandInputs) -> list[VariantChange]:
     """Compare what is declared now with `old_snapshot`, place by place; what is gone comes last."""
     only = old_snapshot.only_experiment
-    declared_keys = _compute_declared_keys(inputs)
-    new_keys = {place: keys for place, keys in declared_keys.items() if only in {None, place[1]}}
+    new_places = {
+        place: keys
+        for place, keys in _compute_declared_keys(inputs).items()
+        if only in {None, place[1]}
+    }
     environments = {environment.name for environment in inputs.environments()}
     gone_places = [
-        place for place in old_snapshot.places if place not in new_keys and place[0] in environments
+        place
+        for place in old_snapshot.places
+        if place not in new_places and place[0] in environments
     ]
     changes: list[VariantChange] = []
-    for place, new in {**new_keys, **{place: {} for place in gone_places}}.items():
+    for place in (*new_places, *gone_places):
         old = old_snapshot.find_keys(place)
-        most_usd = _compute_most_usd(place, inputs)
-        if isinstance(new, str) or isinstance(old, str):
-            reason = new if isinstance(new, str) else str(old)
-            changes.append(
-                VariantChange(environment=place[0] or None, experiment=place[1], reason=reason)
-            )
+        new = new_places.get(place, {})
+        if isinstance(new, str):
+            changes.append(_skip_place(place, new))
+        elif isinstance(old, str):
+            changes.append(_skip_place(place, old))
         else:
-            owners = old_snapshot.owners(place[0])
-            changes += [
-                replace(change, most_usd=most_usd)
-                for change in _list_changes(place, old, new, owners)
-            ]
+            most_usd = _compute_most_usd(place, inputs)
+            changes += _list_changes(place, old, new, old_snapshot.owners(place[0]), most_usd)
     return changes
+
+
+def _skip_place(place: ExperimentPath, reason: str) -> VariantChange:
+    return VariantChange(environment=place[0] or None, experiment=place[1], reason=reason)
 
 
 def _compute_declared_keys(inputs: CommandInputs) -> dict[ExperimentPath, PlaceKeys]:
     """Return all declared keys by where they are hosted; for a refused one, the reason."""
-    declarations = inputs.workspace.experiments
     places = [
-        (host.name, entry.name)
+        (host.name, hosted.name)
         for host in inputs.environments()
-        for entry in inputs.list_experiments(host)
+        for hosted in inputs.list_experiments(host)
     ]
     hosted_names = {experiment for _, experiment in places}
-    places += [("", name) for name in declarations if name not in hosted_names]
+    places += [("", name) for name in inputs.workspace.experiments if name not in hosted_names]
     refused_files = {fault.file for fault in inputs.faults if fault.severity == "refusal"}
     keys: dict[ExperimentPath, PlaceKeys] = {}
     for place in places:
-        experiment = declarations[place[1]].record
-        file = declarations[place[1]].document.file
-        is_legal = file not in refused_files
-        keys[place] = (
-            _compute_variant_keys(experiment, inputs.catalogue) if is_legal else REFUSAL_TEXT
-        )
+        declaration = inputs.workspace.experiments[place[1]]
+        if declaration.document.file in refused_files:
+            keys[place] = REFUSAL_TEXT
+        else:
+            keys[place] = _compute_variant_keys(declaration.record, inputs.catalogue)
     return keys
 
 
 def _compute_variant_keys(experiment: Experiment, catalogue: Catalogue) -> dict[str, KeyFields]:
-    variants = experiment.all_variants()
     return {
         variant.name: compute_artifact_key(experiment, variant, catalogue).as_fields()
-        for variant in variants
+        for variant in experiment.all_variants()
     }
 
 
@@ -177,87 +182,80 @@ def read_snapshot(path: Path, inputs: CommandInputs) -> KeySnapshot:
     catalogue = inputs.catalogue
     files = [path] if path.is_file() and path.stem in names else sorted(path.glob("*.yaml"))
     if not files:
-        allowed = (
-            f"a folder of experiment files, one file named after {', '.join(sorted(names))}, or"
-            " rendered manifests"
-        )
-        got = "nothing to compare with"
-        change = "name one of these by --against"
-        raise SpecError(
-            [SpecFault(file=str(path), path="", got=got, allowed=allowed, change=change)]
-        )
-    known_names = {
-        name for name, runtime in catalogue.runtimes.items() if runtime.spelling
-    } | catalogue.models.keys()
+        raise _build_snapshot_error(path, sorted(names))
+    known_runtimes = {name for name, runtime in catalogue.runtimes.items() if runtime.spelling}
+    known_names = known_runtimes | catalogue.models.keys()
     places: dict[ExperimentPath, PlaceKeys] = {}
     for file in files:
         experiment = parse_record(Experiment, read_document(file), name=file.stem)
-        unknown = ", ".join(sorted({experiment.runtime, *experiment.all_models()} - known_names))
-        reason = f"{file} names {unknown}, which this release does not know"
-        places["", experiment.name] = (
-            reason if unknown else _compute_variant_keys(experiment, catalogue)
-        )
+        unknown = sorted({experiment.runtime, *experiment.all_models()} - known_names)
+        if unknown:
+            reason = f"{file} names {', '.join(unknown)}, which this release does not know"
+            places["", experiment.name] = reason
+        else:
+            places["", experiment.name] = _compute_variant_keys(experiment, catalogue)
     return KeySnapshot(
         where=str(path), places=places, only_experiment=path.stem if path.is_file() else None
     )
 
 
+def _build_snapshot_error(path: Path, names: Sequence[str]) -> SpecError:
+    kinds = f"a folder of experiment files, one file named after {', '.join(names)}"
+    fault = SpecFault(
+        file=str(path),
+        path="",
+        got="nothing to compare with",
+        allowed=f"{kinds}, or rendered manifests",
+        change="name one of these by --against",
+    )
+    return SpecError([fault])
+
+
 def read_manifests(folder: Path) -> KeySnapshot:
     """Read the keys of rendered Deployments, below `folder` or of one environment."""
     places: dict[ExperimentPath, PlaceKeys] = {}
-    for servers in (
-        file for tree in _find_trees(folder) for file in sorted(tree.glob(f"*/{SERVERS_FILE}"))
-    ):
-        experiment = servers.parent.parent
-        places[experiment.parent.name, experiment.name] = _read_rendered_keys(
-            servers, experiment / KEYS_FILE
-        )
+    for tree in _find_trees(folder):
+        for servers in sorted(tree.glob(f"*/{SERVERS_FILE}")):
+            experiment = servers.parent.parent
+            keys = _read_rendered_keys(servers, experiment / KEYS_FILE)
+            places[tree.name, experiment.name] = keys
     return KeySnapshot(where=str(folder), places=places)
 
 
 def _find_trees(folder: Path) -> list[Path]:
     """Return the trees of environments: those below the folder, or the folder itself."""
-    environment_trees = sorted(
-        {path.parent.parent.parent for path in folder.glob(f"*/*/{SERVERS_FILE}")}
-    )
-    return environment_trees or (
-        [folder.resolve()] if any(folder.glob(f"*/{SERVERS_FILE}")) else []
-    )
+    trees = sorted({path.parents[2] for path in folder.glob(f"*/*/{SERVERS_FILE}")})
+    if not trees and any(folder.glob(f"*/{SERVERS_FILE}")):
+        return [folder.resolve()]
+    return trees
 
 
 def _read_rendered_keys(servers: Path, storage: Path) -> PlaceKeys:
     """Return Deployment to key, of those that carry one; in words why there is none."""
     fields_by_server: dict[str, KeyFields] = {}
     try:
-        maps = {
-            body["metadata"]["name"]: body["data"][KEY_ENTRY]
-            for body in _load_documents(storage, KEY_ENTRY)
-        }
+        keys = {}
+        for body in _load_documents(storage, KEY_ENTRY):
+            keys[body["metadata"]["name"]] = json.loads(body["data"][KEY_ENTRY])
         for body in _load_documents(servers, KEY_VARIABLE):
-            pod = body["spec"]["template"]["spec"]
-            containers = [
-                container
-                for part in ("initContainers", "containers")
-                for container in pod.get(part, ())
-            ]
-            entries = (entry for container in containers for entry in container["env"])
-            reference = next(
-                entry["valueFrom"] for entry in entries if entry["name"] == KEY_VARIABLE
-            )
-            key = maps[reference["configMapKeyRef"]["name"]]
-            # what is no mapping has none
-            fields_by_server[body["metadata"]["name"]] = dict(json.loads(key).items())
-    except (
-        OSError,
-        yaml.YAMLError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        StopIteration,
-    ):
+            config_map = _find_config_map(body["spec"]["template"]["spec"])
+            fields_by_server[body["metadata"]["name"]] = dict(keys[config_map].items())
+    except UNREADABLE_ERRORS:
         return UNREADABLE
     return fields_by_server or UNREADABLE
+
+
+def _find_config_map(pod: Mapping[str, Any]) -> str:
+    """Return which object holds the key that a pod's container reads.
+
+    Raises:
+        LookupError: no container reads one.
+    """
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        for variable in container["env"]:
+            if variable["name"] == KEY_VARIABLE:
+                return str(variable["valueFrom"]["configMapKeyRef"]["name"])
+    raise LookupError(KEY_VARIABLE)
 
 
 def _load_documents(file: Path, word: str) -> Iterator[Any]:
@@ -268,34 +266,45 @@ def _load_documents(file: Path, word: str) -> Iterator[Any]:
 
 
 def _list_changes(
-    place: ExperimentPath, old: VariantKeys, new: VariantKeys, owners: Mapping[str, str]
+    place: ExperimentPath,
+    old: VariantKeys,
+    new: VariantKeys,
+    owners: Mapping[str, str],
+    most_usd: float | None,
 ) -> Iterator[VariantChange]:
     """Yield what becomes of each variant; `owners` is who had an artifact before."""
     for variant in dict.fromkeys((*new, *old)):
         before = old.get(variant)
         fields = new.get(variant)
-        differences = (
-            compare_key_fields(before, fields) if before is not None and fields is not None else {}
-        )
-        verdict: Verdict = "recompiles" if differences else "same artifact"
-        verdict = "gone" if fields is None else "new" if before is None else verdict
-        owner = (
-            owners.get(_serialize_key(fields)) if fields and verdict != "same artifact" else None
-        )
+        differences = compare_key_fields(before, fields) if before and fields else {}
+        verdict = _choose_verdict(before, fields, differences)
+        needs_artifact = verdict in {"new", "recompiles"}
+        owner = owners.get(_serialize_key(fields)) if fields and needs_artifact else None
         yield VariantChange(
             environment=place[0] or None,
             experiment=place[1],
             variant=variant,
             verdict=verdict,
-            compiles=verdict in {"new", "recompiles"} and owner is None,
+            compiles=needs_artifact and owner is None,
             was=compute_key_name(before) if before else None,
             now=compute_key_name(fields) if fields else None,
             same_as=owner,
             graphs=count_graphs(fields) if fields else None,
+            most_usd=most_usd,
             differences={
                 name: {"was": was, "now": now} for name, (was, now) in differences.items()
             },
         )
+
+
+def _choose_verdict(
+    before: KeyFields | None, fields: KeyFields | None, differences: Mapping[str, object]
+) -> Verdict:
+    if fields is None:
+        return "gone"
+    if before is None:
+        return "new"
+    return "recompiles" if differences else "same artifact"
 
 
 def _compute_most_usd(place: ExperimentPath, inputs: CommandInputs) -> float | None:
@@ -314,38 +323,40 @@ def _serialize_key(fields: KeyFields) -> str:
 
 def print_changes(old_snapshot: KeySnapshot, changes: Sequence[VariantChange]) -> None:
     """Say for a person what the edit compiles."""
-    changed = [
-        change for change in changes if change.verdict not in {"same artifact", "not compared"}
-    ]
+    unchanged = {"same artifact", "not compared"}
+    changed = [change for change in changes if change.verdict not in unchanged]
     if changed:
         print_line(f"what differs from {old_snapshot.where}:")
     elif any(change.verdict == "same artifact" for change in changes):
         print_line(
-            "nothing is compiled again:"
-            f" every variant keeps the artifact that {old_snapshot.where} names"
+            f"nothing compiles again: every variant keeps its artifact of {old_snapshot.where}"
         )
-    for environment in dict.fromkeys(change.environment for change in changed):
-        own_changes = [change for change in changed if change.environment == environment]
-        print_line(
-            f"  {environment or 'in no environment'}: {_format_bill(_compute_bill(own_changes))}"
-        )
+    for environment, own_changes in _group_by_environment(changed).items():
+        bill = _format_bill(_compute_bill(own_changes))
+        print_line(f"  {environment or 'in no environment'}: {bill}")
         for change in own_changes:
             _print_change(change)
-    for change in (change for change in changes if change.reason):
-        place = "/".join(filter(None, (change.environment, change.experiment)))
-        print_rows([(f"not compared, {change.reason}: {place}",)], indent=0)
+    for change in changes:
+        if change.reason:
+            place = "/".join(filter(None, (change.environment, change.experiment)))
+            print_rows([(f"not compared, {change.reason}: {place}",)], indent=0)
+
+
+def _group_by_environment(
+    changes: Iterable[VariantChange],
+) -> dict[str | None, list[VariantChange]]:
+    groups: dict[str | None, list[VariantChange]] = {}
+    for change in changes:
+        groups.setdefault(change.environment, []).append(change)
+    return groups
 
 
 def changes_as_dict(old_snapshot: KeySnapshot, changes: Sequence[VariantChange]) -> dict[str, Any]:
     """Return the same as the plain values that --json prints."""
-    environments = dict.fromkeys(change.environment for change in changes if change.environment)
-    bills = {
-        name: _compute_bill([change for change in changes if change.environment == name])
-        for name in environments
-    }
+    groups = _group_by_environment(change for change in changes if change.environment)
     return {
         "against": old_snapshot.where,
-        "environments": bills,
+        "environments": {name: _compute_bill(group) for name, group in groups.items()},
         "variants": [asdict(change) for change in changes],
     }
 
@@ -356,11 +367,17 @@ def _compute_bill(changes: Iterable[VariantChange]) -> dict[str, Any]:
     Two experiments that need the same artifact compile it once.
     """
     compiles = {change.now: change for change in changes if change.compiles}.values()
-    amounts = {
-        name: [getattr(change, name) for change in compiles] for name in ("graphs", "most_usd")
+    graphs = [change.graphs for change in compiles]
+    usd = [change.most_usd for change in compiles]
+    return {
+        "artifacts": len(compiles),
+        "graphs": _sum_known(graphs),
+        "most_usd": _sum_known(usd),
     }
-    sums = {name: None if None in values else sum(values) for name, values in amounts.items()}
-    return {"artifacts": len(compiles), **sums}
+
+
+def _sum_known(values: Sequence[float | None]) -> float | None:
+    return None if None in values else sum(filter(None, values))
 
 
 def _format_bill(bill: Mapping[str, Any]) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from tandem.cli.console import format_count, print_json
-from tandem.cli.inputs import read_legal_inputs
+from tandem.cli.console import format_count, print_json, print_line
+from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.declarations.checkout import require_checkout
 from tandem.declarations.environment import GitopsDelivery
@@ -29,10 +28,10 @@ def render(
     """Write manifests/ from the specs.
 
     Args:
-        names: environments; all when none is named
-        strict: refuse what is only warned of
-        out: folder to write below
-        check: write nothing; exit 1 when a file is stale
+        names: environments (default: all)
+        strict: treat warnings as errors
+        out: folder to write to
+        check: write nothing; exit 1 if a file is stale
 
     Raises:
         InputError: this is an installed package, without charts.
@@ -41,70 +40,68 @@ def render(
     require_checkout("`tandem render`")
     inputs = read_legal_inputs(selection.narrow(names, strict=strict))
     import _node  # noqa: F401, PLC0415  # points jsii at the packaged Node before cdk8s starts it
-    from charts import runner, tree  # noqa: PLC0415  # starts Node: only a command that renders pays for it
+    from charts import tree  # noqa: PLC0415  # starts Node: only a command that renders pays for it
 
-    # what a GitOps tool would make, and whose accounts the stack Workloads may not know yet
-    unbound_namespaces = {
-        environment.name: [
-            namespace
-            for folder, namespace in {
-                **{
-                    hosted.name: experiment_namespace(hosted)
-                    for hosted in inputs.list_experiments(environment)
-                },
-                runner.FOLDER: RUNNER_NAMESPACE,
-            }.items()
-            if not (out / environment.name / folder).exists()
-        ]
-        for environment in inputs.environments()
-        if isinstance(environment.delivery, GitopsDelivery)
-    }
+    unbound_namespaces = _list_unbound_namespaces(inputs, out)
     change_tree = tree.list_stale_files if check else tree.write_tree
-    changed_paths: list[str] = []
+    paths: list[str] = []
     for environment in inputs.environments():
-        wanted_texts = tree.render_files(
-            environment, inputs.list_experiments(environment), inputs.catalogue
-        )
-        changed_paths += [str(path) for path in change_tree(environment.name, wanted_texts, out)]
+        experiments = inputs.list_experiments(environment)
+        texts = tree.render_files(environment, experiments, inputs.catalogue)
+        paths += [str(path) for path in change_tree(environment.name, texts, out)]
     orphans = [] if names else tree.list_orphan_folders(inputs.workspace.environments, out)
-    code = ExitCode.STALE if check and (changed_paths or orphans) else ExitCode.DONE
+
+    code = ExitCode.STALE if check and (paths or orphans) else ExitCode.DONE
     if selection.as_json:
         document = {
             "out": str(out),
-            "stale" if check else "written": changed_paths,
+            "stale" if check else "written": paths,
             "orphans": orphans,
+            "deploy_first": [f"{name}/Workloads" for name in unbound_namespaces],
         }
-        deploy_first = [
-            f"{name}/Workloads" for name, namespaces in unbound_namespaces.items() if namespaces
-        ]
-        print_json(document | {"deploy_first": deploy_first, "exit_code": int(code)})
+        print_json(document, code)
         return code
+
     if inputs.faults:
-        print(
-            f"{format_count(len(inputs.faults), 'warning')}: `tandem check` lists them",
-            file=sys.stderr,
-        )
-    for path in changed_paths:
-        print(f"{'stale' if check else 'wrote' if (out / path).exists() else 'removed'} {path}")
+        warnings = format_count(len(inputs.faults), "warning")
+        print_line(f"{warnings}: `tandem check` lists them", stderr=True)
+    for path in paths:
+        print_line(f"{_describe_change(out / path, check=check)} {path}")
     for name in orphans:
-        print(
-            f"orphan {name}: no environment has this name; GitOps would go on syncing it: delete"
-            f" {out / name}"
-        )
+        delete = f"delete {out / name}"
+        print_line(f"orphan {name}: no environment has this name, but GitOps syncs it: {delete}")
     for name, namespaces in unbound_namespaces.items():
-        if namespaces:
-            print(
-                "deploy Workloads before this is synced:"
-                f" {build_cdk_command('deploy', name, 'Workloads')}"
-            )
-            print(
-                f"  until then pods of {', '.join(namespaces)} start without credentials,"
-                " and keep none"
-            )
-    environments = len(inputs.environments())
-    files = format_count(len(changed_paths), "file")
-    print(
-        f"{format_count(environments, 'environment')}: {files} {'stale' if check else 'changed'} in"
-        f" {out}"
-    )
+        deploy = build_cdk_command("deploy", name, "Workloads")
+        print_line(f"deploy Workloads before this is synced: {deploy}")
+        print_line(
+            f"  until then pods of {', '.join(namespaces)} start and stay without credentials"
+        )
+    environments = format_count(len(inputs.environments()), "environment")
+    files = format_count(len(paths), "file")
+    print_line(f"{environments}: {files} {'stale' if check else 'changed'} in {out}")
     return code
+
+
+def _list_unbound_namespaces(inputs: CommandInputs, out: Path) -> dict[str, list[str]]:
+    """Return the namespaces that a GitOps tool would make, by environment.
+
+    The stack Workloads may not know their service accounts yet.
+    """
+    from charts import runner  # noqa: PLC0415  # as above
+
+    unbound_namespaces = {}
+    for environment in inputs.environments():
+        experiments = inputs.list_experiments(environment)
+        folders = {hosted.name: experiment_namespace(hosted) for hosted in experiments}
+        folders[runner.FOLDER] = RUNNER_NAMESPACE
+        tree = out / environment.name
+        new = [name for folder, name in folders.items() if not (tree / folder).exists()]
+        if new and isinstance(environment.delivery, GitopsDelivery):
+            unbound_namespaces[environment.name] = new
+    return unbound_namespaces
+
+
+def _describe_change(path: Path, *, check: bool) -> str:
+    if check:
+        return "stale"
+    return "wrote" if path.exists() else "removed"

@@ -7,6 +7,7 @@ from typing import Any
 
 from tandem.cli import monitoring_cost
 from tandem.cli.console import VerbatimText, print_json, print_line, print_rows
+from tandem.cli.fleet import format_price
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.declarations import names as physical_names
@@ -36,9 +37,9 @@ def show(
     """Summarize: variants, artifact keys, cost, warnings, next commands.
 
     Args:
-        names: environments; all when none is named
-        strict: refuse what is only warned of
-        verbose: also the parts of what it costs parked and watched
+        names: environments (default: all)
+        strict: treat warnings as errors
+        verbose: also the parts of the cost, parked and watched
 
     Raises:
         SpecError: a spec is refused, or with `strict` warned of.
@@ -50,18 +51,19 @@ def show(
         "experiments": str(selection.experiments),
     }
     folders = {key: folder for key, folder in folders.items() if folder != key}
-    documents = [
-        _environment_as_dict(inputs, environment, folders) for environment in inputs.environments()
-    ]
     if selection.as_json:
+        documents = [
+            _environment_as_dict(inputs, environment, folders)
+            for environment in inputs.environments()
+        ]
         print_json({"environments": documents})
-    else:
-        for environment in inputs.environments():
-            print_line(f"{environment.name}: account {environment.account}, {environment.region}")
-            print_rows(_list_rows(inputs, environment, verbose=verbose), label_columns=12)
-            print_line("  next")
-            for command in list_next_commands(environment, folders):
-                print(f"    {command}")
+        return ExitCode.DONE
+    for environment in inputs.environments():
+        print_line(f"{environment.name}: account {environment.account}, {environment.region}")
+        print_rows(_list_rows(inputs, environment, verbose=verbose), label_columns=12)
+        print_line("  next")
+        for command in list_next_commands(environment, folders):
+            print(f"    {command}")
     return ExitCode.DONE
 
 
@@ -96,19 +98,16 @@ def format_parked_cost(cost: ParkedCost) -> str:
 
 def list_bill_rows(environment: Environment, cost: ParkedCost) -> Iterator[tuple[str, str]]:
     """Yield the four figures that whoever pays asks for first: of what, and how much."""
-    capacity = environment.capacity
-    is_block = capacity.kind == "capacity-block"
-    yield (
-        f"a day of {'the block' if is_block else 'nodes'}",
-        f"{cost.day_usd:,.2f} USD{', prepaid' * is_block}",
-    )
-    yield "one run", f"at most {cost.run_usd:,.2f} USD a lease of {cost.run_hours} h"
-    yield "a month parked", format_parts(cost.usd, cost.parts, cost.region)
-    month_usd = cost.day_usd / 24 * HOURS_PER_MONTH
-    if is_block:
+    if environment.capacity.kind == "capacity-block":
+        day = ("a day of the block", f"{cost.day_usd:,.2f} USD, prepaid")
         worst = "0.00 USD more: the block is paid, and EC2 ends it"
     else:
+        day = ("a day of nodes", f"{cost.day_usd:,.2f} USD")
+        month_usd = cost.day_usd / 24 * HOURS_PER_MONTH
         worst = f"{month_usd:,.2f} USD a month: nothing else ends the nodes"
+    yield day
+    yield "one run", f"at most {cost.run_usd:,.2f} USD a lease of {cost.run_hours} h"
+    yield "a month parked", format_parts(cost.usd, cost.parts, cost.region)
     yield "if every stop failed", worst
 
 
@@ -166,58 +165,54 @@ def _list_rows(
     inputs: CommandInputs, environment: Environment, *, verbose: bool
 ) -> Iterator[tuple[str, str]]:
     capacity = environment.capacity
-    images = list_hosted_images(inputs.list_experiments(environment))
+    nodes = f"at most {capacity.nodes} x {capacity.instance_type}"
+    cluster = physical_names.cluster_name(environment)
     yield "stacks", ", ".join(_list_stacks(inputs, environment))
     if capacity.awaits_reservation:
         yield "", "Fleet is left out until capacity.reservation_id names your reservation"
-    yield (
-        "cluster",
-        f"{physical_names.cluster_name(environment)}, Kubernetes {environment.cluster.kubernetes}",
-    )
+    yield "cluster", f"{cluster}, Kubernetes {environment.cluster.kubernetes}"
     yield "bucket", f"{physical_names.bucket_name(environment)}, each artifact in artifacts/<key>/"
-    yield from ((image.name, VerbatimText(image.reference(environment))) for image in images)
-    yield (
-        "nodes",
-        (
-            f"0 now, at most {capacity.nodes} x {capacity.instance_type}"
-            f" ({capacity.kind}, {capacity.zone})"
-        ),
-    )
-    cost = compute_environment_cost(inputs, environment)
-    if cost is not None:
-        label_columns = max(len(label) for label, _ in list_bill_rows(environment, cost))
-        for number, (label, figure) in enumerate(list_bill_rows(environment, cost)):
-            yield "" if number else "cost", f"{label:<{label_columns}}  {figure}"
-    if cost is not None and verbose:
-        watching_rows = monitoring_cost.list_cost_rows(inputs.watching_costs[environment.name])
-        parts = (*list_cost_rows(cost), ("", "of which watching, at most:"), *watching_rows)
-        yield from (("", VerbatimText(f"{usd}  {part}")) for usd, part in parts)
-    price = (
-        f"{capacity.usd_per_hour:.2f} USD per node-hour"
-        f" (your figure of {capacity.usd_per_hour_date})"
-    )
-    yield "", f"a run at {price}, guard.max_hours"
+    for image in list_hosted_images(inputs.list_experiments(environment)):
+        yield image.name, VerbatimText(image.reference(environment))
+    yield "nodes", f"0 now, {nodes} ({capacity.kind}, {capacity.zone})"
+    yield from _list_money_rows(inputs, environment, verbose=verbose)
     for experiment in inputs.list_experiments(environment):
-        title = inputs.catalogue.runtimes[experiment.runtime].title
-        serving = experiment.serving
-        yield (
-            "experiment",
-            f"{experiment.name}: {experiment.target} on {title}, TP {serving.tensor_parallel_size}",
-        )
-        width = max(len(variant.name) for variant in experiment.all_variants())
-        for variant in experiment.all_variants():
-            yield "", VerbatimText(f"{variant.name:<{width}}  {format_speculation(variant)}")
-            key = compute_artifact_key(experiment, variant, inputs.catalogue)
-            yield "", VerbatimText(f"  {key.name}")
-        yield (
-            "",
-            (
-                "the only difference is what stands above;"
-                " flags, image, devices and requests are equal"
-            ),
-        )
+        yield from _list_experiment_rows(inputs, experiment)
     if count := len(_list_faults(inputs, environment)):
         yield "warnings", f"{count}: {quote_command('tandem', 'check', environment.name)}"
+
+
+def _list_money_rows(
+    inputs: CommandInputs, environment: Environment, *, verbose: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield what an environment costs: four figures, if verbose their parts, and the price."""
+    cost = compute_environment_cost(inputs, environment)
+    if cost is not None:
+        bill = list(list_bill_rows(environment, cost))
+        columns = max(len(label) for label, _ in bill)
+        for number, (label, figure) in enumerate(bill):
+            yield "" if number else "cost", f"{label:<{columns}}  {figure}"
+    if cost is not None and verbose:
+        parts = [*list_cost_rows(cost), ("", "of which watching, at most:")]
+        parts += monitoring_cost.list_cost_rows(inputs.watching_costs[environment.name])
+        yield from (("", VerbatimText(f"{usd}  {part}")) for usd, part in parts)
+    yield "", f"a run at {format_price(environment.capacity)}, guard.max_hours"
+
+
+def _list_experiment_rows(
+    inputs: CommandInputs, experiment: Experiment
+) -> Iterator[tuple[str, str]]:
+    """Yield an experiment's target, and how each variant speculates, with its artifact."""
+    title = inputs.catalogue.runtimes[experiment.runtime].title
+    parallelism = f"TP {experiment.serving.tensor_parallel_size}"
+    yield "experiment", f"{experiment.name}: {experiment.target} on {title}, {parallelism}"
+    variants = experiment.all_variants()
+    width = max(len(variant.name) for variant in variants)
+    for variant in variants:
+        key = compute_artifact_key(experiment, variant, inputs.catalogue)
+        yield "", VerbatimText(f"{variant.name:<{width}}  {format_speculation(variant)}")
+        yield "", VerbatimText(f"  {key.name}")
+    yield "", "nothing else differs: flags, image, devices and requests are equal"
 
 
 def _list_stacks(inputs: CommandInputs, environment: Environment) -> list[str]:
@@ -292,14 +287,11 @@ def _environment_as_dict(
 
 
 def _experiment_as_dict(inputs: CommandInputs, experiment: Experiment) -> dict[str, object]:
-    variants = [
-        {
-            "name": variant.name,
-            "difference": format_speculation(variant),
-            "artifact": compute_artifact_key(experiment, variant, inputs.catalogue).prefix,
-        }
-        for variant in experiment.all_variants()
-    ]
+    variants = []
+    for variant in experiment.all_variants():
+        key = compute_artifact_key(experiment, variant, inputs.catalogue)
+        difference = format_speculation(variant)
+        variants.append({"name": variant.name, "difference": difference, "artifact": key.prefix})
     return {
         "name": experiment.name,
         "runtime": experiment.runtime,

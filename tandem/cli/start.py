@@ -26,25 +26,26 @@ from tandem.cli.console import (
     print_line,
     print_rows,
 )
-from tandem.cli.flags import EnvironmentName, Name, Names, Whole, require_range
+from tandem.cli.flags import EnvironmentName, Hours, Name, Names, Whole
 from tandem.cli.fleet import TextRow, format_moment
-from tandem.cli.inputs import CommandInputs, read_legal_inputs
+from tandem.cli.inputs import CommandInputs, read_legal_inputs, require_variants
+from tandem.cli.raise_check import (
+    RaiseCheck,
+    build_unarmed_error,
+    check_raise,
+    list_fleet_rows,
+    list_stop_rows,
+)
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.declarations import names
 from tandem.declarations.environment import Environment
 from tandem.errors import ExitCode, InputError, TandemError
-from tandem.guard.capacity_block import NO_WINDOW
-from tandem.guard.config import AwsClients, GuardConfig
-from tandem.guard.fleet_start import RaiseReport, RaiseRequest, check_start, raise_fleet
-from tandem.guard.fleet_state import FleetState
+from tandem.guard.config import AwsClients
+from tandem.guard.fleet_start import RaiseReport, RaiseRequest, raise_fleet
 from tandem.ops.account import create_guard_clients, create_session, require_account
-from tandem.ops.faults import AccessDeniedError
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers
-from tandem.ops.reservation import list_plan_differences, read_reservation
 from tandem.ops.status import current_time
-from tandem.ops.status_warnings import describe_path_fix
-from tandem.ops.stop_paths import StopPath, read_stop_paths
 from tandem.shell_command import build_tandem_command, quote_command
 
 ADMIN_NOTE = "as an admin, inside the VPC, where the Kubernetes API answers (docs/run-by-hand.md):"
@@ -57,19 +58,18 @@ class StartPlan:
     """What is to be raised.
 
     Args:
-        limits: of the guard.
+        environment: whose fleet it is.
         admission: who may take the nodes.
-        paths: reaper and budget, as they stand before the start.
-        notes: what is to be known of the reservation.
+        request: of the start.
+        now: when it was looked at.
+        check: what would stop the fleet, and what is to be known of the reservation.
     """
 
     environment: Environment
-    limits: GuardConfig
     admission: NodeAdmission
     request: RaiseRequest
     now: datetime
-    paths: Sequence[StopPath]
-    notes: Sequence[str]
+    check: RaiseCheck
 
     @property
     def deadline(self) -> datetime:
@@ -85,9 +85,7 @@ class StartPlan:
 def start(
     *,
     env: EnvironmentName,
-    hours: Annotated[
-        float, Parameter(metavar="H", validator=require_range(1e-9, 1e9, "hours above 0"))
-    ],
+    hours: Hours,
     experiment: Name | None = None,
     variants: Names = (),
     for_compile: Annotated[bool, Parameter(name="--compile")] = False,
@@ -101,14 +99,14 @@ def start(
 
     Args:
         env: the environment whose fleet it is
-        hours: then the fleet stops, whoever uses it
-        experiment: whose servers may take the nodes; none: nobody's
-        variants: variants of it; as many as fit, in its file's order
-        for_compile: for the experiment's compile jobs, and no server
-        nodes: instances to raise
-        run: name of the run; made of the experiment and the time by default
-        yes: ask nothing
-        accept_unarmed: start although a path would not stop the fleet; the lease says so
+        hours: how long the lease lasts; the fleet stops at its end even if in use
+        experiment: whose servers may use the nodes; without it, no server may be scheduled there
+        variants: variants of it; as many as fit, in the order of its file (default: all)
+        for_compile: admit the experiment's compile jobs, and no server
+        nodes: how many instances
+        run: name of the run (default: made of the experiment and the time)
+        yes: do not ask for confirmation
+        accept_unarmed: start even if one of the stops is not armed; the lease says so
 
     Raises:
         TandemError: a declared file is refused, nothing can be raised now, or AWS failed.
@@ -116,6 +114,8 @@ def start(
     inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
     try:
+        if for_compile or variants:
+            _require_experiment(experiment, environment)
         admission = _compute_admission(
             inputs, experiment, variants, nodes=nodes, for_compile=for_compile
         )
@@ -132,26 +132,35 @@ def start(
             node_labels=admission.labels,
             who=caller,
         )
-        limits = build_guard_config(environment)
-        fleet_state = check_start(clients, limits, request, now)
-        all_paths, _ = read_stop_paths(clients, aws_session, environment, limits, fleet_state)
-        paths = [path for path in all_paths if path.name != "schedule"]  # that one the start arms
-        unarmed_paths = [path for path in paths if path.state == "unarmed"]
-        if unarmed_paths and not accept_unarmed:
-            raise build_unarmed_error(environment, unarmed_paths)
-        request = replace(request, unarmed_paths=tuple(path.name for path in unarmed_paths))
+        check = check_raise(clients, aws_session, environment, request, now)
+        if check.unarmed_paths and not accept_unarmed:
+            raise build_unarmed_error(environment, check.unarmed_paths)
+
+        unarmed_names = tuple(path.name for path in check.unarmed_paths)
         plan = StartPlan(
             environment=environment,
-            limits=limits,
             admission=admission,
-            request=request,
+            request=replace(request, unarmed_paths=unarmed_names),
             now=now,
-            paths=paths,
-            notes=list_reservation_notes(clients, environment, fleet_state),
+            check=check,
         )
         return _start_fleet(selection, plan, clients, asks=not yes)
     except TandemError as fault:
         raise fleet.explain_fault(fault, environment) from fault
+
+
+def _require_experiment(name: str | None, environment: Environment) -> None:
+    """Refuse flags of an experiment that is not named.
+
+    Raises:
+        InputError: it is not.
+    """
+    if name is None:
+        raise InputError(
+            "--compile and --variants need an experiment",
+            where=f"environment {environment.name}",
+            change="add --experiment NAME",
+        )
 
 
 def _compute_admission(
@@ -162,86 +171,27 @@ def _compute_admission(
     nodes: int,
     for_compile: bool,
 ) -> NodeAdmission:
+    """Return who may use the nodes.
+
+    Raises:
+        InputError: there is no node group, or no such experiment or variant.
+    """
     environment = inputs.environments()[0]
-    where = f"environment {environment.name}"
     if environment.capacity.awaits_reservation:
-        change = "write capacity.reservation_id and deploy Fleet"
-        raise InputError("it has no Fleet stack yet", where=where, change=change)
+        raise InputError(
+            "it has no Fleet stack yet",
+            where=f"environment {environment.name}",
+            change="write capacity.reservation_id and deploy Fleet",
+        )
     if name is None:
-        if variants or for_compile:
-            change = "add --experiment NAME"
-            raise InputError(
-                "--compile and --variants are of an experiment", where=where, change=change
-            )
         return NodeAdmission(labels={})
     experiment = inputs.find_experiment(environment, name)
     if for_compile:
         return admit_compile_jobs(experiment)
-    variant_names = [variant.name for variant in experiment.all_variants()]
-    unknown_names = sorted(set(variants) - set(variant_names))
-    if unknown_names:
-        problem = f"it has no variant {', '.join(unknown_names)}"
-        raise InputError(
-            problem, where=f"experiment {name}", change=f"name some of: {', '.join(variant_names)}"
-        )
+    require_variants(experiment, variants)
     return admit_servers(
-        environment, experiment, inputs.catalogue, nodes=nodes, variant_names=list(variants)
+        environment, experiment, inputs.catalogue, nodes=nodes, variant_names=variants
     )
-
-
-def build_unarmed_error(environment: Environment, paths: Sequence[StopPath]) -> InputError:
-    """Return the refusal of a fleet that paths would not stop."""
-    reasons = "; ".join(f"{path.name}: {path.sentence}" for path in paths)
-    mend_commands = dict.fromkeys(describe_path_fix(path, environment) for path in paths)
-    return InputError(
-        f"{format_count(len(paths), 'path')} that should stop the fleet would not: {reasons}",
-        where=f"environment {environment.name}",
-        change=(
-            f"mend it: {' and '.join(mend_commands)};"
-            " or add --accept-unarmed, which stands in the lease"
-        ),
-    )
-
-
-def list_reservation_notes(
-    clients: AwsClients, environment: Environment, fleet_state: FleetState
-) -> list[str]:
-    """Return what EC2 says of the deployed reservation, and how it differs from plans."""
-    capacity = environment.capacity
-    block = fleet_state.reservation
-    notes = []
-    if block is not None:
-        hours = " to ".join(
-            f"{moment:%Y-%m-%d %H:%M}"
-            for moment in (block.window.starts, block.window.ends)
-            if moment
-        )
-        notes.append(f"{block.id} is {block.state}, by EC2 from {hours} UTC")
-    elif capacity.needs_reservation:
-        notes.append(
-            _describe_reservation(
-                clients, fleet_state.reservation_id or str(capacity.reservation_id)
-            )
-        )
-    differences = list_plan_differences(
-        capacity,
-        deployed_id=fleet_state.reservation_id,
-        planned=fleet_state.planned_window,
-        actual=block.window if block else NO_WINDOW,
-    )
-    return [*notes, *(f"{difference.problem}; {difference.change}" for difference in differences)]
-
-
-def _describe_reservation(clients: AwsClients, reservation_id: str) -> str:
-    try:
-        reservation = read_reservation(clients.ec2, reservation_id)
-    except AccessDeniedError as fault:
-        return f"unknown: {fault.problem}; {fault.change}"
-    if reservation is None:
-        return (
-            f"EC2 knows no {reservation_id} in this account and region: nothing could be launched"
-        )
-    return f"{reservation_id} is {reservation['State']}"
 
 
 def _start_fleet(
@@ -250,7 +200,7 @@ def _start_fleet(
     """Show the plan, ask, raise and say what comes next.
 
     Raises:
-        InputError: there is nobody to be asked.
+        InputError: there is no terminal to confirm on.
     """
     name = plan.environment.name
     run = plan.request.run
@@ -258,11 +208,12 @@ def _start_fleet(
     print_rows(_list_plan_rows(plan), stderr=selection.as_json)
     if asks and not ask_consent("raise it?", where=f"environment {name}"):
         if selection.as_json:
-            print_json({"environment": name, "raised": False, "exit_code": int(ExitCode.STALE)})
+            print_json({"environment": name, "raised": False}, ExitCode.STALE)
         print("nothing was done", file=sys.stderr)
         return ExitCode.STALE
     try:
-        raise_report = raise_fleet(clients, plan.limits, plan.request, current_time())
+        limits = build_guard_config(plan.environment)
+        raise_report = raise_fleet(clients, limits, plan.request, current_time())
     except KeyboardInterrupt:
         stop = build_tandem_command("stop", name)
         again = f"the same command with {quote_command('--run', run)}"
@@ -282,38 +233,27 @@ def _list_plan_rows(plan: StartPlan) -> Iterator[TextRow]:
     """Yield what will be done, for how much, and what will end it."""
     capacity = plan.environment.capacity
     request = plan.request
-    deadline = format_moment(plan.deadline, plan.now)
-    yield (
-        "fleet",
-        f"0 -> {request.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})",
-    )
-    yield from (("reserved", note) for note in plan.notes)
-    yield "until", deadline
+    yield from list_fleet_rows(capacity, request.nodes, plan.check.notes)
+    yield "until", format_moment(plan.deadline, plan.now)
     yield "admits", _format_admission(plan)
-    price = f"{capacity.usd_per_hour:.2f} USD an hour (your figure of {capacity.usd_per_hour_date})"
-    cost = (
-        f"{plan.usd:,.2f} USD at most: {request.hours:g} h x {format_count(request.nodes, 'node')}"
-        f" x {price}"
-    )
-    yield "cost", cost + ("; the capacity is paid already" if capacity.needs_reservation else "")
-    yield "stops", f"schedule  {deadline}: calls EKS itself, once; armed before the raise"
-    yield from (
-        ("", f"{path.name:<9} {fleet.describe_path(path, plan.now)}") for path in plan.paths
-    )
+    size = f"{request.hours:g} h x {format_count(request.nodes, 'node')}"
+    price = f"{fleet.format_price(capacity)}{fleet.format_prepayment(capacity)}"
+    yield "cost", f"{plan.usd:,.2f} USD at most: {size} x {price}"
+    yield from list_stop_rows(plan.deadline, plan.check.paths, plan.now)
 
 
 def _format_admission(plan: StartPlan) -> str:
     experiment = plan.request.experiment
     admission = plan.admission
     if experiment is None:
-        return "nobody: no label is set; name an --experiment, or label the nodes yourself"
+        return "no server may be scheduled here: name an --experiment, or label the nodes yourself"
     if not admission.variants:
         return f"compile jobs of {experiment}"
     text = ", ".join(variant.name for variant in admission.variants)
+    if not admission.waiting_variants:
+        return text
     waiting_names = ", ".join(variant.name for variant in admission.waiting_variants)
-    return text + (
-        waiting_names and f"; no room for {waiting_names} (--variants chooses, --nodes makes room)"
-    )
+    return f"{text}; no room for {waiting_names} (--variants chooses, --nodes makes room)"
 
 
 def _list_result_rows(plan: StartPlan, raise_report: RaiseReport) -> Iterator[TextRow]:
@@ -321,27 +261,17 @@ def _list_result_rows(plan: StartPlan, raise_report: RaiseReport) -> Iterator[Te
     name = plan.environment.name
     lease = raise_report.lease
     prefix = "was raised before; " if raise_report.was_present else ""
-    yield (
-        "raised",
-        (
-            f"{prefix}EKS wants {format_count(lease.nodes, 'instance')};"
-            " a node joins some minutes later"
-        ),
-    )
-    yield (
-        "run",
-        f"{lease.run}, deadline {format_moment(lease.deadline, plan.now)}; it cannot be moved",
-    )
+    instances = format_count(lease.nodes, "instance")
+    yield "raised", f"{prefix}EKS wants {instances}; a node joins some minutes later"
+    yield "run", f"{lease.run}, deadline {format_moment(lease.deadline, plan.now)}; it is final"
     if lease.unarmed:
         yield "unarmed", f"accepted, and written into the lease: {', '.join(lease.unarmed)}"
+
+    end = build_tandem_command("stop --end", name)
+    stop = build_tandem_command("stop", name)
     yield "watch", VerbatimText(build_tandem_command("status", name))
-    yield "end", VerbatimText(f"{build_tandem_command('stop --end', name)}  # when the run is done")
-    yield (
-        "stop",
-        VerbatimText(
-            f"{build_tandem_command('stop', name)}  # in an emergency: a fence stays behind it"
-        ),
-    )
+    yield "end", VerbatimText(f"{end}  # when the run is done")
+    yield "stop", VerbatimText(f"{stop}  # in an emergency: a fence stays behind it")
     for index, line in enumerate(_list_next_commands(plan)):
         yield "next" if index == 0 else "", VerbatimText(line)
 
@@ -390,9 +320,8 @@ def _result_as_dict(plan: StartPlan, raise_report: RaiseReport) -> dict[str, Any
         "usd_per_hour_date": capacity.usd_per_hour_date.isoformat(),
         "prepaid": capacity.needs_reservation,
         "schedule": raise_report.schedule_arn,
-        "stops": [fleet.path_as_dict(path) for path in plan.paths],
+        "stops": [fleet.path_as_dict(path) for path in plan.check.paths],
         "unarmed": list(lease.unarmed),
-        "reservation": list(plan.notes),
+        "reservation": list(plan.check.notes),
         "next": [line for line in _list_next_commands(plan) if line != ADMIN_NOTE],
-        "exit_code": 0,
     }

@@ -55,11 +55,11 @@ def new(
     """Write a commented starter of both files.
 
     Args:
-        name: of the environment and the experiment
-        instance_type: what the nodes are
-        kind: how they are bought
-        region: AWS region (default: the first known to offer the type)
-        vpc: who makes the VPC
+        name: name of the environment and of the experiment
+        instance_type: type of the nodes
+        kind: how the nodes are bought
+        region: AWS region (default: the first that is known to offer the type)
+        vpc: create a VPC, or use an existing one
 
     Raises:
         SpecError: the name is no label, one of the files exists, or the type is not sold so or
@@ -70,30 +70,22 @@ def new(
     folders = (selection.environments, selection.experiments)
     paths = [folder / f"{name}.yaml" for folder in folders]
     faults = [
-        SpecFault(
-            file=str(path),
-            path="",
-            got="an existing file",
-            allowed="a new name",
-            change="choose another name",
-        )
+        _build_name_fault(path, "the file exists", "a new name")
         for path in dict.fromkeys(paths)
         if path.exists()
     ]
     faults += _list_faults(name, instance_type, kind, region, catalogue)
     if faults:
         raise SpecError(faults)
-    region_zones = catalogue.offerings.zones[region]
-    # where no list has the type in this region the account decides: `tandem check` warns, `tandem
-    # doctor` asks EC2
-    offered = catalogue.offerings.offerings[instance_type].get(region, region_zones).value
-    # the nodes' zone and the first others of the region
-    zones = sorted([*dict.fromkeys((offered[0], *region_zones.value))][:MAX_ZONES])
-    minor = catalogue.kubernetes.minors[catalogue.kubernetes.default.value]
-    releases = minor.list_releases(
-        catalogue.runtimes[STARTER_RUNTIME].versions.refusing_drivers.value
-    )
-    instance = catalogue.instances.instances[instance_type]
+
+    values: dict[str, object] = {
+        "name": name,
+        "type": instance_type,
+        "kind": kind,
+        "region": region,
+        "vpc": vpc,
+    }
+    values |= _read_platform_values(instance_type, region, catalogue)
     templates = jinja2.Environment(  # noqa: S701 - YAML, which no browser reads
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -102,28 +94,46 @@ def new(
         keep_trailing_newline=True,
     )
     for kind_of_file, path in zip(("environment", "experiment"), paths, strict=True):
-        text = templates.get_template(f"{kind_of_file}.yaml.j2").render(
-            name=name,
-            type=instance_type,
-            kind=kind,
-            region=region,
-            vpc=vpc,
-            offered=offered,
-            zones=zones,
-            counts=instance.device_counts.value,
-            devices=instance.devices.value or 1,
-            runtime=STARTER_RUNTIME,
-            kubernetes=catalogue.kubernetes.default.value,
-            ami_release=releases[0],
-        )
+        text = templates.get_template(f"{kind_of_file}.yaml.j2").render(values)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    next_step = (
-        f"next: `{quote_command('tandem', 'check', name)}` lists each FILL_IN with what it takes"
-    )
-    lines = [*(f"wrote {path}" for path in paths), next_step]
-    print_result({"written": [str(path) for path in paths]}, lines, as_json=selection.as_json)
-    return ExitCode.DONE
+
+    command = quote_command("tandem", "check", name)
+    lines = [f"wrote {path}" for path in paths]
+    lines.append(f"next: `{command}` lists each FILL_IN with what it takes")
+    written = [str(path) for path in paths]
+    return print_result({"written": written}, lines, as_json=selection.as_json)
+
+
+def _build_name_fault(path: Path, problem: str, allowed: str) -> SpecFault:
+    change = "choose another name"
+    return SpecFault(file=str(path), path="", got=problem, allowed=allowed, change=change)
+
+
+def _read_platform_values(
+    instance_type: str, region: str, catalogue: Catalogue
+) -> dict[str, object]:
+    """Return what the data say of the instance type, its region and Kubernetes."""
+    region_zones = catalogue.offerings.zones[region]
+    # where no list has the type in this region the account decides: `tandem check` warns, `tandem
+    # doctor` asks EC2
+    offered = catalogue.offerings.offerings[instance_type].get(region, region_zones).value
+    # the nodes' zone and the first others of the region
+    zones = sorted([*dict.fromkeys((offered[0], *region_zones.value))][:MAX_ZONES])
+    kubernetes = catalogue.kubernetes.default.value
+    drivers = catalogue.runtimes[STARTER_RUNTIME].versions.refusing_drivers.value
+    instance = catalogue.instances.instances[instance_type]
+    return {
+        "type": instance_type,
+        "region": region,
+        "offered": offered,
+        "zones": zones,
+        "counts": instance.device_counts.value,
+        "devices": instance.devices.value or 1,
+        "runtime": STARTER_RUNTIME,
+        "kubernetes": kubernetes,
+        "ami_release": catalogue.kubernetes.minors[kubernetes].list_releases(drivers)[0],
+    }
 
 
 def _list_faults(
@@ -135,16 +145,10 @@ def _list_faults(
     """
     if not NAME_PATTERN.fullmatch(name) or name in FOLDER_NAMES:
         allowed = f"{NAME_RULE}{', '.join(sorted(FOLDER_NAMES))}"
-        yield SpecFault(
-            file=f"{name}.yaml",
-            path="",
-            got=repr(name),
-            allowed=allowed,
-            change="choose another name",
-        )
+        yield _build_name_fault(Path(f"{name}.yaml"), f"{name!r} is not a valid name", allowed)
     regions = catalogue.offerings.zones
     if region not in regions:
-        got = f"{region}, whose zones are not known here"
+        got = f"the zones of {region} are not known"
         allowed = ", ".join(sorted(regions))
         change = (
             "start from one of them, and write region and zones: aws ec2"
@@ -153,6 +157,6 @@ def _list_faults(
         yield SpecFault(file="--region", path="", got=got, allowed=allowed, change=change)
     kinds = catalogue.instances.instances[instance_type].capacity_kinds.value
     if kind not in kinds:
-        got = f"{kind} for {instance_type}"
+        got = f"{instance_type} is not sold as {kind}"
         change = "write one of them"
         yield SpecFault(file="--kind", path="", got=got, allowed=", ".join(kinds), change=change)
