@@ -54,11 +54,6 @@ def test_an_arm_knows_its_model_runtime_and_speculation(post):
     assert speculations == [(None, None), ("fused", 7)]
 
 
-def test_suites_schedule_and_longest_answer_come_from_the_experiment(post):
-    assert (post.fields["environment"], post.fields["experiment"]) == ("post-us-east-2", "post")
-    assert (post.suites, post.schedule, post.most_tokens) == (("post", "real"), "interleaved", 600)
-
-
 def test_some_variants_can_be_chosen_and_the_first_is_the_baseline():
     chosen = select_arms(
         CHOSEN,

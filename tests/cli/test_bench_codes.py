@@ -40,7 +40,6 @@ def finished(pair, tmp_path_factory):
     [
         ({"code": ["a", "b"], "chat": ["c"]}, 0),
         ({"code": ["a", FAILS], "chat": ["c"]}, 1),
-        ({"code": ["a", DROPS]}, 1),
         ({"code": ["a", ENDLESS]}, 1),
         ({"code": ["a"], "chat": [FAILS]}, 3),
         ({"code": ["a"], "chat": [NO_USAGE]}, 0),

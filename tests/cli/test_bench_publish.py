@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 from bench_cli import MODEL, Pair, Schedule
 from bucket_specs import ENV, folders, write_environment
-from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from measured import arm, record, write_run
 from planned import suite_file
 from published_run import read_statistic
@@ -135,29 +135,6 @@ def test_a_folder_is_published_once_with_its_figures_and_its_files(
     ]
 
 
-def test_a_class_that_cloudwatch_refuses_gives_3_once(world, tmp_path, proxy, capsys):
-    folder = measured(tmp_path / "out", "refused")
-    fault = StatusFault(status=400, code="InvalidParameterValue")
-    proxy.use(FaultRule(fault=fault, operation="PutMetricData", skip=1, times=1))
-    assert [publish(world, folder), publish(world, folder)] == [3, 0]
-    assert "error: class 'refused' of round 0" in capsys.readouterr().err
-
-
-def test_a_denied_call_gives_3_and_a_later_publish_completes(
-    world, tmp_path, endpoint, proxy, capsys
-):
-    folder = measured(tmp_path / "out", "denied")
-    proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="PutMetricData"))
-
-    assert publish(world, folder, "--json") == 3
-    output = capsys.readouterr()
-    assert json.loads(output.out)["exit_code"] == 3
-    assert "cloudwatch:PutMetricData" in output.err
-    proxy.use()
-    assert publish(world, folder) == 0
-    assert read_arms(endpoint, "ttft_ms", "denied") == [2, 2]
-
-
 @pytest.mark.parametrize(
     ("changes", "flags", "problem"),
     [
@@ -171,16 +148,13 @@ def test_a_denied_call_gives_3_and_a_later_publish_completes(
             ("--experiment", "dev"),
             f"{ENV}/post were measured",
         ),
-        ({}, ("--experiment", "dev"), "hosts no experiment 'dev'"),
         (
             {"arms": (arm("qwen-vllm", role="baseline"), arm("other"))},
             (),
             "other, qwen-vllm are variants of 0",
         ),
-        ({}, ("--env", "nowhere"), "nowhere"),
         ({"simulated": True}, (), f"add it: figures go to {APART}"),
         ({"simulated": False}, ("--simulated",), "no arm of this run is a simulated server"),
-        ({"simulated": None}, ("--simulated",), "no arm of this run is a simulated server"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_is_asked(
@@ -219,12 +193,6 @@ def test_simulated_figures_go_to_a_namespace_of_their_own_and_json_says_so(
         [2, 2],
         [0, 0],
     ]
-
-
-def test_a_run_of_before_is_published_as_real_and_noted(world, tmp_path, endpoint, capsys):
-    assert publish(world, measured(tmp_path / "out", "before", simulated=None)) == 0
-    assert "note: a server did not list its models" in capsys.readouterr().err
-    assert read_arms(endpoint, "ttft_ms", "before") == [2, 2]
 
 
 def test_a_folder_that_another_process_holds_gives_3(world, tmp_path, capsys):
@@ -332,19 +300,11 @@ def test_a_publish_that_a_run_leaves_alone_gives_3_and_earlier_losses(
     )
 
 
-def test_a_run_of_simulators_publishes_apart(world, simulators, tmp_path, endpoint):
-    assert run(world, simulators, tmp_path / "a", "simulators", *PUBLISH, "--simulated") == 0
-    assert read_arms(endpoint, "requests", "simulators", "2", namespace=APART) == [2, 2]
-    assert read_arms(endpoint, "requests", "simulators", "2") == [0, 0]
-
-
 @pytest.mark.parametrize(
     ("servers", "flags", "problem"),
     [
         ("pair", ("--publish",), "no environment is named"),
-        ("pair", ("--publish", ENV, "--experiment", "dev"), "hosts no experiment 'dev'"),
         ("simulators", PUBLISH, "an arm of this run is a simulated server"),
-        ("pair", (*PUBLISH, "--simulated"), "no arm of this run is a simulated server"),
         ("simulators", ("--simulated",), "--simulated without --publish"),
     ],
 )

@@ -56,13 +56,6 @@ def judged(tmp_path: Path) -> Path:
     return write_pair(tmp_path / "run")
 
 
-def test_a_run_is_reported_as_a_table_and_its_summary_is_written(tmp_path, capsys):
-    folder = write_run(tmp_path / "run", [record()])
-    assert main(["bench", "report", str(folder)]) == 0
-    assert "concurrency 4: medians" in capsys.readouterr().out
-    assert json.loads((folder / "summary.json").read_text())["records"] == 1
-
-
 @pytest.mark.parametrize("flags", [[], ["--figures"]], ids=["one arm", "asked for figures alone"])
 def test_json_without_a_verdict_is_the_summary(tmp_path, capsys, flags):
     folder = write_run(tmp_path / "run", [record(text="é")])
@@ -72,11 +65,7 @@ def test_json_without_a_verdict_is_the_summary(tmp_path, capsys, flags):
     ) | {"exit_code": 0}
 
 
-def test_failed_requests_give_code_1(tmp_path):
-    assert main(["bench", "report", str(write_run(tmp_path / "run", [record(), failed()]))]) == 1
-
-
-@pytest.mark.parametrize(("planned", "code"), [(2, 0), (3, 1), (None, 0)])
+@pytest.mark.parametrize(("planned", "code"), [(2, 0), (3, 1)])
 def test_requests_that_were_planned_and_are_not_recorded_give_code_1(
     tmp_path, capsys, planned, code
 ):
@@ -134,13 +123,6 @@ def test_figures_alone_write_no_verdict(judged):
 
 
 @pytest.mark.usefixtures("no_page")
-def test_a_baseline_that_differs_from_itself_gives_code_4(tmp_path, capsys):
-    folder = write_pair(tmp_path / "run", control=1.4)
-    assert main(["bench", "report", str(folder)]) == 4
-    assert "spec against base: VOID" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("no_page")
 def test_a_wider_margin_calls_a_small_difference_the_same(tmp_path):
     folder = write_pair(tmp_path / "run", factor=1.08)
     verdicts = []
@@ -151,16 +133,6 @@ def test_a_wider_margin_calls_a_small_difference_the_same(tmp_path):
         )
 
     assert verdicts == ["faster", "same"]
-
-
-@pytest.mark.usefixtures("no_page")
-def test_a_price_is_stated_beside_the_tokens_it_bought(judged):
-    main(["bench", "report", str(judged), "--price", "36"])
-
-    cost = json.loads((judged / "verdict.json").read_text())["cost"][0]
-    of_each_server = 36 / 2
-    said = of_each_server / 3600 * cost["busy_s"] / cost["good_tokens"] * 1e6
-    assert cost["usd_per_million_good_tokens"] == pytest.approx(said, rel=1e-3)  # busy_s is rounded
 
 
 @pytest.mark.usefixtures("no_page")
@@ -181,25 +153,3 @@ def test_the_files_that_a_verdict_names_are_all_it_needs(judged, tmp_path):
     main(["bench", "report", str(copy)])
 
     assert (copy / "verdict.json").read_bytes() == verdict
-
-
-@pytest.mark.usefixtures("no_page")
-@pytest.mark.parametrize("price", ["123456.789", "0.000123456789"])
-def test_a_price_is_repeated_to_its_last_digit(judged, price):
-    main(["bench", "report", str(judged), "--price", price])
-    command = json.loads((judged / "verdict.json").read_text())["recompute"][0].split()
-    assert main([*command[1:3], str(judged), *command[4:]]) == 0
-    assert float(command[-1]) == float(price)
-
-
-@pytest.mark.proof
-def test_thousands_of_classes_are_judged(tmp_path, capsys):
-    folder = write_pair(
-        tmp_path / "run", classes=tuple(f"class-{number}" for number in range(1000))
-    )
-
-    assert main(["bench", "report", str(folder)]) == 0
-
-    assert len(json.loads((folder / "verdict.json").read_text())["cells"]) == 4000
-    assert len(capsys.readouterr().out.splitlines()) < 3200
-    assert (folder / "report.html").stat().st_size < 2_000_000

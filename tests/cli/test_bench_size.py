@@ -73,12 +73,6 @@ def test_a_quick_run_takes_at_most_ten_minutes(arms):
     assert expected_s("--quick", arms=arms) + warm_up_s(QUICK_SIZE.max_tokens) <= 600
 
 
-@pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
-def test_every_size_has_four_rounds_and_a_control_round(size):
-    asked = settings(*size)
-    assert (asked.manifest.rounds, asked.manifest.control_rounds) == (FEWEST_ROUNDS, 1)
-
-
 def test_the_default_asks_eight_prompts_a_class_at_concurrency_4():
     asked = settings(arms=HOSTED)
     real = load_suite("real").classes
@@ -108,12 +102,6 @@ def test_a_quick_run_asks_three_classes_of_the_suite_real(arms):
     assert [suite.name for suite in asked.suites] == ["real"]
     assert prompts_by_class(asked) == {"repetition": 6, "code-edit": 6, "open-ended": 6}
     assert (asked.concurrency, longest_answer(asked)) == ((4,), QUICK_SIZE.max_tokens)
-
-
-def test_a_quick_run_asks_three_classes_of_a_users_file(own_file):
-    asked = settings("--quick", "--suite", own_file)
-    assert prompts_by_class(asked) == dict.fromkeys(CLASSES[:3], 6)
-    assert longest_answer(asked) == QUICK_SIZE.max_tokens
 
 
 @pytest.mark.parametrize("more", [(), ("real",)], ids=["alone", "beside another"])
@@ -159,15 +147,6 @@ def test_an_experiments_lower_limit_stands_before_the_size(monkeypatch):
         550,
         192,
     ]
-
-
-@pytest.mark.parametrize(
-    ("rounds", "is_noted"), [(FEWEST_ROUNDS - 1, True), (FEWEST_ROUNDS, False)]
-)
-def test_the_plan_says_that_few_rounds_give_no_verdict(rounds, is_noted):
-    asked = settings("--rounds", str(rounds))
-    note = f"  note: fewer than {FEWEST_ROUNDS} rounds give figures and no verdict"
-    assert (note in list(describe_plan(asked, asked.plan(), 1.0))) is is_noted
 
 
 @pytest.mark.parametrize(

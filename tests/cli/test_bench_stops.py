@@ -13,7 +13,6 @@ import pytest
 from bench_cli import Pair, Schedule, however_busy, records, start, wait, without_page
 
 from tandem.bench.load.interrupt import GRACE_S
-from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.cli.program import main
 
 pytestmark = [
@@ -228,21 +227,6 @@ def test_resume_alone_goes_on_from_any_folder(flags, tmp_path, monkeypatch):
 
     assert (code, len(records(out))) == (0, PLANNED)
     assert {record["placement"] for record in records(out)} == {None}
-
-
-def test_a_quick_run_goes_on_as_a_quick_run(pair, tmp_path):
-    classes = {
-        class_: [f"say {class_} {number}" for number in range(4)]
-        for class_ in ("code", "chat", "json", "mail")
-    }
-    flags = pair.flags(tmp_path, classes, "--quick", "--rounds", str(FEWEST_ROUNDS))
-    out = tmp_path / "out"
-    killed(flags, out, "--out", str(out))
-
-    code = main(["bench", "run", "--resume", str(out)])
-
-    assert (code, len(records(out))) == (0, FEWEST_ROUNDS * 2 * 3 * 4)
-    assert {record["class"] for record in records(out)} == {"code", "chat", "json"}
 
 
 def test_a_price_given_later_replaces_the_recorded_one(finished):

@@ -48,9 +48,9 @@ def held(fleet, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
     monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
-    monkeypatch.setattr("tandem.cli.run.RUN_CHECKS", frozenset({"fleet"}))
-    monkeypatch.setattr("tandem.cli.run.STAGE_CHECKS", frozenset({"stacks"}))
-    monkeypatch.setattr("tandem.cli.run.format_moment", format_dated_moment)
+    monkeypatch.setattr("tandem.cli.run_draft.RUN_CHECKS", frozenset({"fleet"}))
+    monkeypatch.setattr("tandem.cli.run_draft.STAGE_CHECKS", frozenset({"stacks"}))
+    monkeypatch.setattr("tandem.cli.raise_check.format_moment", format_dated_moment)
 
     def hold(name, words, *more):
         capsys.readouterr()

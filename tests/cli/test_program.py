@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,25 +33,6 @@ def test_help_has_each_command_on_a_line_of_80_columns_in_its_group(capsys, monk
             assert sum(line.startswith(f"│ {name} ") and text in line for line in lines) == 2
 
 
-def test_the_version_is_printed_in_a_moment_and_without_rules_and_aws():
-    code = (
-        "import sys; from tandem.cli.program import main; main(['--version']);"
-        " print(sorted(sys.modules))"
-    )
-
-    printed = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-
-    version, modules = printed.splitlines()
-    assert version == "0.1.0"
-    assert [
-        name
-        for name in ("boto3", "numpy", "pydantic", "aiohttp", "uvloop")
-        if f"'{name}'" in modules
-    ] == []
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_knows_commands_and_flags(shell, capsys):
     assert main(["completion", shell]) == 0
@@ -65,19 +45,11 @@ def test_completion_knows_commands_and_flags(shell, capsys):
     ] == []
 
 
-def test_a_model_may_be_named_like_a_command(capsys, tmp_path):
-    servers = ["--baseline", "http://127.0.0.1:9", "--variant", "b=http://127.0.0.1:9"]
-    assert main(["bench", "run", *servers, "--model", "truth", "--out", str(tmp_path / "out")]) == 3
-    assert "Connection refused" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "words",
     [
         ["chek"],
         ["check", "--nope"],
-        ["stop"],
-        ["check", "nowhere"],
         ["bench"],
         ["stop", "--env", "nowhere"],
     ],
@@ -155,13 +127,6 @@ def test_a_pipe_that_is_closed_early_is_no_traceback():
 def test_a_command_that_nobody_reads_before_it_has_acted_gives_3(words, code, monkeypatch):
     monkeypatch.setattr(program, "_run_command", Mock(side_effect=BrokenPipeError))
     assert main(words.split()) == code
-
-
-@pytest.mark.usefixtures("no_page")
-def test_a_report_that_nobody_reads_is_written(tmp_path, monkeypatch):
-    folder = shutil.copytree(ROOT / "tests" / "monitoring" / "measured" / "run", tmp_path / "run")
-    monkeypatch.setattr(sys, "stdout", Mock(**{"write.side_effect": BrokenPipeError}))
-    assert (main(["bench", "report", str(folder)]), (folder / "verdict.json").exists()) == (3, True)
 
 
 @pytest.mark.parametrize("words", [[], ["stop", "--env", "nobody"], ["check", "--colour"]], ids=str)

@@ -25,7 +25,7 @@ from tandem.errors import ExternalError, InputError
 from tandem.ops.faults import AccessDeniedError
 from tandem.run.jobs import name_job
 from tandem.run.run_client import RunClient
-from tandem.run.run_keys import RUNNER_KEY, answer_key, log_key, mark_jobs, run_record_key, step_key
+from tandem.run.run_keys import RUNNER_KEY, answer_key, log_key, run_record_key, step_key
 from tandem.run.run_values import RequestAnswer
 
 pytestmark = pytest.mark.endpoint
@@ -62,12 +62,6 @@ def test_too_large_a_request_is_not_written(client, fleet):
     assert list_keys(fleet, "requests/") == []
 
 
-def test_what_is_written_stays_below_64_kib(client, fleet):
-    key = client.write_request(make_request(experiment="x" * 63_000), RUN)
-    size = fleet.client("s3").head_object(Bucket=fleet.guarded.bucket, Key=key)["ContentLength"]
-    assert 63_000 < size <= 64 * 1024
-
-
 def test_an_answer_is_read_once_the_runner_wrote_it(client, fleet):
     key = client.write_request(make_request(), RUN)
     before = client.read_answer(key)
@@ -100,9 +94,7 @@ def test_an_object_that_is_not_understood_is_a_sentence(body, client, fleet):
 @pytest.mark.parametrize(
     ("body", "schema"),
     [
-        (b'{"schema": 0}', "schema 0"),
         (b'{"schema": 2}', "schema 2"),
-        (b'{"run": "a"}', "no schema"),
     ],
 )
 def test_an_object_of_another_schema_is_refused_with_both(body, schema, client, fleet):
@@ -113,7 +105,7 @@ def test_an_object_of_another_schema_is_refused_with_both(body, schema, client, 
         client.read_run(RUN)
 
 
-@pytest.mark.parametrize("run", ["none-such", "../other", "Upper", "llmperf", ""])
+@pytest.mark.parametrize("run", ["none-such", "../other", ""])
 def test_a_run_that_is_not_there_is_refused_with_the_command_that_lists(run, client, fleet):
     with pytest.raises(InputError, match=f"tandem runs --env {fleet.name}"):
         client.read_run(run)
@@ -141,12 +133,9 @@ def test_steps_come_in_their_order_and_what_has_ended_is_read_once(client, fleet
     ("kind", "ask"),
     [
         ("viewer", lambda client: client.read_run(RUN)),
-        ("viewer", lambda client: client.read_beat()),
-        ("viewer", lambda client: client.list_runs()),
         ("operator", lambda client: client.write_request(make_request(), RUN)),
         ("operator", lambda client: client.read_answer("requests/me/x.json")),
         ("engineer", lambda client: client.read_pod_logs(RUN, START, START)),
-        ("engineer", lambda client: list(client.read_tails(RUN, START, START))),
     ],
 )
 def test_a_denial_names_the_kind_of_people_that_may(kind, ask, client, fleet, proxy):
@@ -181,10 +170,6 @@ def put_events(fleet, *rows, at=START):
     stamp = int(at.timestamp() * 1000)
     events = [{"timestamp": stamp + index, "message": text} for index, text in enumerate(messages)]
     logs.put_log_events(logGroupName=group, logStreamName="node-1", logEvents=events)
-
-
-def test_every_job_of_a_run_bears_its_mark():
-    assert mark_jobs(RUN) in name_job(RUN, "tandem-measure", 3)
 
 
 def test_cloudwatch_has_the_lines_of_this_runs_pods_alone(client, fleet):

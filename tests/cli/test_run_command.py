@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
+from doubles.fault_proxy.rules import FaultRule, StatusFault
 from rich.console import Console
 from run_records import (
     RUN,
@@ -31,7 +31,6 @@ from run_records import (
     tandem,
 )
 
-from tandem.declarations import names
 from tandem.errors import ExternalError
 from tandem.guard.fence import FENCE_KEY
 from tandem.run.run_client import RunClient
@@ -52,7 +51,7 @@ def ready(fleet, monkeypatch):
     monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
     monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
     # all of them are asked in test_run_rights.py
-    monkeypatch.setattr("tandem.cli.run.RUN_CHECKS", frozenset({"fleet", "subscriptions"}))
+    monkeypatch.setattr("tandem.cli.run_draft.RUN_CHECKS", frozenset({"fleet", "subscriptions"}))
     fill_bucket(fleet)
     put_beat(fleet)
     return fleet
@@ -74,23 +73,6 @@ class Somebody:
 
     def readline(self):
         return self.answer
-
-
-def test_a_run_is_followed_to_its_verdict_in_few_lines(ready, capsys):
-    with answering(ready, finish(ready, state="judged", verdict=VERDICT)):
-        code = tandem(ready, "run post", *ASK)
-
-    out, err = capsys.readouterr()
-    timeline = out[out.index("the runner takes up") :].splitlines()
-    assert (code, err, len(timeline) <= 25) == (0, "", True)
-    assert [line.split()[1] for line in timeline[1:11]] == list(STEPS)
-    assert "  10:35:00  stage        done         10 min  stage is fine" in timeline
-    assert f"judged    {VERDICT}" in out
-    assert (
-        "60 node-minutes, 35.76 USD at 35.76 USD an hour; 87% compiled or measured (goal: 85%)"
-        in " ".join(out.split())
-    )
-    assert timeline[-1] == f"  next      tandem results {RUN} --env {ready.name} --out runs/{RUN}"
 
 
 def test_the_request_says_what_was_asked_and_of_which_specs(ready):
@@ -117,7 +99,6 @@ def test_the_request_says_what_was_asked_and_of_which_specs(ready):
     [
         ("judged", 0, "results"),
         ("void", 4, "runs show"),
-        ("ended", 1, "logs"),
         ("cancelled", 1, "logs"),
         ("waiting", 1, "--resume"),
         ("failed", 3, "logs"),
@@ -157,12 +138,6 @@ def test_a_bucket_that_is_away_while_the_runner_answers_ends_nothing(ready, monk
     monkeypatch.setattr(RunClient, "read_answer", read_answer)
     with answering(ready):
         assert tandem(ready, "run post", *ASK, "--detach") == 0
-
-
-def test_a_second_request_under_the_same_id_is_refused(ready, capsys):
-    with answering(ready):
-        codes = [tandem(ready, "run post", *ASK, "--detach") for _ in range(2)]
-    assert (codes, "you have asked for this already" in capsys.readouterr().err) == ([0, 2], True)
 
 
 @pytest.mark.proof
@@ -207,41 +182,6 @@ def test_a_question_is_asked_of_whoever_is_there(answer, code, ready, monkeypatc
     assert bool(list_keys(ready, "requests/")) is not bool(code)
 
 
-def test_the_plan_has_steps_money_starts_and_what_ends_it(ready, capsys):
-    tandem(ready, "run post", *HOURS, "--dry-run")
-    text = " ".join(capsys.readouterr().out.split())
-    for part in (
-        "qwen-vllm, qwen-sd-vllm: 5 rounds, 1 of control",
-        "0 -> 1 x trn2.48xlarge (on-demand, use2-az3)",
-        "5 rounds: 0.5 s and 45 ms a token",
-        "ends the run after 480 min each",
-        "node-minutes at 35.76 USD an hour",
-        "1 start: restarts not covered",
-        "6 starts, 6 rounds, 2 leases: restarts covered",
-        "schedule",
-        "reaper",
-        "budget",
-    ):
-        assert part in text
-    assert not re.search(r"\bstage\b|\bcompile\b", text)
-
-
-@pytest.mark.proof
-def test_the_plan_names_what_is_to_be_staged_and_compiled(fleet, capsys):
-    put_beat(fleet)
-    tandem(fleet, "run post", *HOURS, "--dry-run")
-    text = " ".join(capsys.readouterr().out.split())
-    assert (
-        "stage about 46 min 0.00 USD 69.6 GB (Qwen/Qwen3-1.7B, Qwen/Qwen3-32B) at 25 MB/s, assumed"
-        in text
-    )
-    assert (
-        "compile at most 4 h 00 min 143.04 USD compile.deadline_hours 4: no source says more"
-        in text
-    )
-    assert "2 of 6 h: between two the run waits for tandem run" in text
-
-
 def read_sweep_plan(fleet, capsys, *flags):
     """The plan of the shipped sweep, on one line."""
     file = fleet.specs / "environments" / f"{fleet.name}.yaml"
@@ -257,12 +197,6 @@ def test_plan_of_a_sweep_has_the_cost_of_its_items(fleet, capsys):
     assert (
         "tasks sums (400 items): at most 9 min and 5.15 USD for a pair; every candidate and plain"
         " decoding" in text
-    )
-
-
-def test_plan_of_a_sweep_of_few_rounds_says_that_none_can_win(fleet, capsys):
-    assert "rounds fewer than 4: no candidate can win" in read_sweep_plan(
-        fleet, capsys, "--rounds", "2"
     )
 
 
@@ -323,30 +257,13 @@ def test_a_fence_refuses_a_run_and_a_dry_run_shows_its_plan_first(ready, capsys)
 
 
 @pytest.mark.proof
-def test_a_path_that_is_not_armed_refuses_unless_it_is_accepted(undeployed, capsys, monkeypatch):
-    monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
-    undeployed.deploy()
-    fill_bucket(undeployed)
-    put_beat(undeployed)
-    with answering(undeployed):
-        codes = [
-            tandem(undeployed, "run post", *ASK, "--detach", *more)
-            for more in ((), ("--accept-unarmed",))
-        ]
-    assert (codes, "--accept-unarmed" in capsys.readouterr().err) == ([2, 0], True)
-
-
-@pytest.mark.proof
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
         (("run post", "--hours", "9"), "guard.max_hours"),
         (("run post", *HOURS, "--starts", "5", "--rounds", "4"), "ask for 1 to 4 starts"),
-        (("run nothing", *HOURS), "name one of: post"),
         (("run", *HOURS), "name one of: post"),
-        (("run post", *HOURS, "--run", "A/B"), "names no run"),
         (("run post", *HOURS, "--run", "llmperf"), "of Tandem's own"),
-        (("run post", *HOURS, "--quick", "--full"), "quick"),
         (("run --resume none", *HOURS), "it has no run none"),
     ],
 )
@@ -380,19 +297,6 @@ def test_a_damaged_artifact_is_no_gap(ready, capsys):
         2,
         True,
         True,
-    )
-
-
-def test_a_viewer_is_told_who_may_run(ready, proxy, capsys):
-    proxy.use(FaultRule(operation="PutObject", fault=ACCESS_DENIED_FAULT))
-    code = tandem(ready, "run post", *ASK)
-    err = capsys.readouterr().err
-    policy = names.people_policy_name(ready.environment, "operator")
-    assert (code, "the rights of operator" in err, policy in err, "Traceback" in err) == (
-        3,
-        True,
-        True,
-        False,
     )
 
 

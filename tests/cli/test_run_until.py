@@ -29,7 +29,7 @@ ASK = ("--yes", "--run", RUN)
 def _quick(monkeypatch):
     monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
     monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
-    monkeypatch.setattr("tandem.cli.run.RUN_CHECKS", frozenset({"fleet"}))
+    monkeypatch.setattr("tandem.cli.run_draft.RUN_CHECKS", frozenset({"fleet"}))
 
 
 @pytest.fixture
@@ -46,11 +46,6 @@ def end_run(fleet, state, reason):
     """Return what a runner leaves of a run that reached its last step."""
     fields = {"state": state, "reason": reason, "leases": (), "node_s": 0.0}
     return lambda request: put_run(fleet, make_record(fleet, request=request, **fields))
-
-
-def test_staging_needs_neither_hours_nor_fleet(unreserved):
-    with answering(unreserved, end_run(unreserved, "staged", "the bucket has every model")):
-        assert tandem(unreserved, "run post", *STAGE, *ASK) == 0
 
 
 def test_staging_is_requested_below_its_own_prefix(unreserved):
@@ -97,13 +92,6 @@ def test_plan_of_a_staging_has_no_node_and_costs_the_way_through_nat(unreserved,
     )
 
 
-def test_plan_of_a_staging_names_the_models(unreserved, capsys):
-    tandem(unreserved, "run post", *STAGE, "--dry-run")
-    text = " ".join(capsys.readouterr().out.split())
-    assert "until stage: nothing is served or measured" in text
-    assert "69.6 GB (Qwen/Qwen3-1.7B, Qwen/Qwen3-32B)" in text
-
-
 def test_compiling_without_a_fleet_is_refused(unreserved, capsys):
     assert tandem(unreserved, "run post", *COMPILE, *ASK) == 2
     assert "it has no Fleet stack yet" in capsys.readouterr().err
@@ -118,24 +106,13 @@ def test_compiling_is_an_operators_request(fleet):
     assert (request.until, request.hours) == ("compile", 6)
 
 
-def test_plan_of_a_compile_serves_nothing(fleet, capsys):
-    put_beat(fleet)
-    tandem(fleet, "run post", *COMPILE, "--dry-run", "--json")
-    steps = [step["step"] for step in json.loads(capsys.readouterr().out)["steps"]]
-    assert steps == ["preflight", "stage", "raise", "node", "compile", "end"]
-
-
 @pytest.mark.parametrize(
     ("flags", "refused"),
     [
         ((*STAGE, "--hours", "6"), "--hours"),
-        ((*STAGE, "--accept-unarmed"), "--accept-unarmed"),
         ((*STAGE, "--quick"), "--quick"),
-        ((*COMPILE, "--full"), "--full"),
         ((*COMPILE, "--rounds", "4"), "--rounds"),
         ((*COMPILE, "--starts", "2"), "--starts"),
-        ((*COMPILE, "--llmperf"), "--llmperf"),
-        ((*COMPILE, "--budget-usd", "10"), "--budget-usd"),
         (("--until", "compile"), "--hours is missing"),
         ((), "--hours is missing"),
         ((*COMPILE, "--resume", RUN), "--until"),
@@ -154,9 +131,3 @@ def test_cancel_of_a_staging_goes_below_its_prefix(fleet):
         assert tandem(fleet, f"runs cancel {RUN}", "--yes") == 0
     key, _ = read_request(fleet)
     assert key.startswith("stage-requests/")
-
-
-@pytest.mark.parametrize("state", ["staged", "compiled"])
-def test_runs_show_of_a_last_step_ends_well(state, fleet):
-    put_run(fleet, make_record(fleet, state=state))
-    assert tandem(fleet, f"runs show {RUN}") == 0

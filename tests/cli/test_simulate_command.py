@@ -117,12 +117,6 @@ def test_rejects_what_is_no_port(port, capsys):
     assert port in capsys.readouterr().err
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    assert simulate("--experiment", "post", "--write", str(tmp_path / "file" / "below")) == 3
-    assert "file" in capsys.readouterr().err
-
-
 def test_a_time_scale_has_every_time_divided_and_nothing_else_changed(tmp_path):
     for folder, flags in (("plain", []), ("fast", ["--time-scale", "5"])):
         assert (
@@ -139,8 +133,3 @@ def test_a_time_scale_has_every_time_divided_and_nothing_else_changed(tmp_path):
     assert fast.step_ms == (9.0,)
     assert fast.model_dump(exclude=set(times)) == plain.model_dump(exclude=set(times))
     assert all(getattr(fast, name) == pytest.approx(getattr(plain, name) / 5) for name in times[1:])
-
-
-def test_a_factor_that_no_server_can_follow_is_refused(capsys):
-    assert main(["simulate", "--experiment", "post", "--time-scale", "1000"]) == 2
-    assert "from 0.01 to 100" in capsys.readouterr().err

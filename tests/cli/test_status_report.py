@@ -53,10 +53,6 @@ def test_a_block_says_state_use_and_hours():
     assert "ends 2026-11-22 08:00 UTC (in 20 h 00 min)" in text
 
 
-def test_a_blocks_money_is_said_to_be_paid():
-    assert "the capacity is paid already" in said(status(seen(), BLOCK, reservation=PAID))
-
-
 def test_a_block_that_is_not_written_yet_is_said():
     assert FOUND is not None
     assert "block none yet: capacity.reservation_id is not written" in said(status(seen(), FOUND))

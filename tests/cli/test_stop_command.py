@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,16 +45,6 @@ def test_a_stop_leaves_a_fence_with_who_and_why(fleet):
     fence = fleet.get(FENCE_KEY)
     assert (fence["state"], fence["why"]) == ("stopping", "the bench hangs")
     assert fence["who"].startswith("arn:aws:iam::111122223333:")
-
-
-def test_without_wait_it_says_who_finishes_it(fleet, capsys):
-    fleet.endpoint.set_fleet(LASTING)
-    fleet.scale(1)
-
-    fleet.tandem("stop")
-
-    out = capsys.readouterr().out
-    assert ("the reaper" in out, f"tandem stop --env {fleet.name} --wait" in out) == (True, True)
 
 
 def test_a_reaper_that_is_silent_is_not_promised(undeployed, capsys):
@@ -183,13 +169,6 @@ def test_credentials_of_another_account_touch_nothing(fleet, proxy, capsys, monk
     assert {one.operation for one in proxy.log} == {"GetCallerIdentity"}
 
 
-def test_no_credentials_give_3(fleet, capsys, monkeypatch):
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name)
-    assert fleet.tandem("stop") == 3
-    assert "there are no AWS credentials" in capsys.readouterr().err
-
-
 def test_an_environment_that_was_never_deployed_has_nothing_to_stop(undeployed, capsys):
     code = undeployed.tandem("stop")
     assert (code, "nothing to stop" in capsys.readouterr().err) == (2, True)
@@ -259,38 +238,6 @@ def test_a_stop_goes_on_where_sts_gives_no_answer(fault, fleet, proxy, capsys):
     assert "Traceback" not in err
 
 
-def test_a_page_in_the_place_of_sts_hinders_no_stop(fleet, capsys, monkeypatch):
-    fleet.scale(1)
-    with http_page(b"<html>log in to the guest network</html>") as url:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)
-        code = fleet.tandem("stop")
-
-    fleet.until([])
-    assert (code, "Traceback" in capsys.readouterr().err) == (0, False)
-
-
-@contextmanager
-def http_page(page: bytes) -> Iterator[str]:
-    """Answer every request with a page, as a network does that wants somebody to log in."""
-
-    class Page(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(page)))
-            self.end_headers()
-            self.wfile.write(page)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-
-
 def test_a_stranger_whom_sts_does_not_name_is_known_by_the_node_groups_account(
     fleet, proxy, capsys
 ):
@@ -306,16 +253,6 @@ def test_a_stranger_whom_sts_does_not_name_is_known_by_the_node_groups_account(
     assert (code, f"credentials are of account {account}" in capsys.readouterr().err) == (2, True)
     assert fleet.states() == ["running"]
     assert {one.operation for one in proxy.log} == {"GetCallerIdentity", "DescribeNodegroup"}
-
-
-def test_a_schedule_of_no_lease_is_named_with_the_command_that_deletes_it(fleet, capsys):
-    fleet.make_foreign_schedule("nightly")
-
-    fleet.tandem("stop")
-
-    group = fleet.guarded.schedule_group
-    delete = f"aws scheduler delete-schedule --region us-east-2 --group-name {group} --name nightly"
-    assert delete in capsys.readouterr().out
 
 
 END = ("start", "--hours", "2", "--yes", "--run", "mine")
@@ -342,17 +279,6 @@ def test_an_end_takes_the_fleet_and_the_lease_away_and_leaves_no_fence(fleet, ca
         True,
     )
     assert fleet.tandem("start", "--hours", "2", "--yes", "--run", "second") == 0
-
-
-@pytest.mark.usefixtures("at_once")
-def test_an_end_as_json_is_one_document(fleet, capsys):
-    fleet.tandem(*END)
-    capsys.readouterr()
-
-    fleet.tandem("stop", "--end", "--json")
-
-    said = json.loads(capsys.readouterr().out)
-    assert (said["run"], said["exit_code"], bool(said["done"])) == ("mine", 0, True)
 
 
 def test_an_end_that_aws_denies_gives_3(fleet, proxy, capsys):
@@ -393,9 +319,3 @@ def test_clear_of_what_was_never_deployed_is_bad_input(undeployed, capsys):
         2,
         True,
     )
-
-
-def test_a_profile_that_is_nowhere_is_bad_input(fleet, capsys, monkeypatch):
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-    assert fleet.tandem("stop") == 2
-    assert "correct AWS_PROFILE" in capsys.readouterr().err

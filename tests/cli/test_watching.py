@@ -4,14 +4,12 @@ held to a limit."""
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 from bucket_specs import folders
-from shipped import ENVIRONMENTS
 
 from tandem.bench.suites.suite import load_suite as suite
 from tandem.cli.inputs import read_legal_inputs
@@ -20,7 +18,6 @@ from tandem.cli.program import main
 from tandem.cli.selection import Selection
 from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment
-from tandem.declarations.faults import SpecError
 from tandem.declarations.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
@@ -35,15 +32,6 @@ def hosting() -> tuple[Environment, list[Experiment]]:
     assert environment
     assert all(experiments)
     return environment, [found for found in experiments if found]
-
-
-def test_every_hosted_experiment_is_watched_in_its_order(hosting):
-    found = build_scope(*hosting)
-    assert [watching.experiment.name for watching in found.experiments] == [
-        "post",
-        "post-drafts-windows",
-    ]
-    assert found.environment is hosting[0]
 
 
 def test_classes_are_those_of_the_suites(hosting):
@@ -70,18 +58,6 @@ def select_post(specs: Path) -> Selection:
 
 def limited(specs: Path, usd: str) -> None:
     edit(specs, f"environments/{POST}.yaml", "monthly_limit_usd: 300", f"monthly_limit_usd: {usd}")
-
-
-def test_check_says_what_watching_costs_and_show_of_what_it_consists(specs, capsys):
-    main(["check", POST, *folders(specs)])
-    text = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"watching a month: at most \d+\.\d\d USD", text)
-    main(["show", "--verbose", POST, *folders(specs)])
-
-    out = capsys.readouterr().out
-    assert all(
-        part in out for part in ("metrics of the bench", "dashboards", "alarms", "logs taken in")
-    )
 
 
 def test_show_marks_prices_that_nobody_verified(specs, capsys):
@@ -120,13 +96,6 @@ def test_more_than_the_limit_is_refused_at_its_key_with_what_to_change(specs, ca
     assert "metrics of the bench" in change
 
 
-def test_what_builds_refuses_it_as_well(specs):
-    limited(specs, "100")
-    with pytest.raises(SpecError) as refused:
-        read_legal_inputs(select_post(specs))
-    assert [fault.path for fault in refused.value.faults] == [LIMIT]
-
-
 def test_a_sweep_that_explodes_is_refused_by_the_limit_that_nobody_wrote(specs, capsys):
     windows = ", ".join(map(str, range(2, 65)))
     edit(specs, "experiments/dev.yaml", "max_prompt_tokens: 384", "max_prompt_tokens: 300")
@@ -144,12 +113,6 @@ def test_a_sweep_that_explodes_is_refused_by_the_limit_that_nobody_wrote(specs, 
     error = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("error"))
     assert code == 2
     assert error.endswith(f"dev-trn2-3xlarge.yaml: {LIMIT}: got 150")
-
-
-def test_what_is_refused_otherwise_has_no_cost(specs, capsys):
-    edit(specs, "experiments/post.yaml", "target: Qwen/Qwen3-32B", "target: Qwen/Qwen3-0.6B")
-    main(["check", POST, *folders(specs)])
-    assert " watched" not in capsys.readouterr().out
 
 
 REFERENCE = """reference:
@@ -177,7 +140,7 @@ def test_a_reference_of_what_no_suite_asks_is_warned_of(specs, prompt_class, loa
     assert fault.line
 
 
-@pytest.mark.parametrize("prompt_class", ["json", "repeat", "all"])
+@pytest.mark.parametrize("prompt_class", ["json", "all"])
 def test_a_reference_of_a_suites_class_or_of_all_of_them_is_not(specs, prompt_class):
     told = REFERENCE.replace("CLASS", prompt_class).replace("LOAD", "4")
     edit(specs, f"environments/{POST}.yaml", "reference: null ", told + "  # ")
@@ -210,16 +173,6 @@ def test_more_alarms_than_a_template_takes_are_refused(variants, *, refused):
     assert [(fault.path, fault.severity) for fault in found] == (
         [("experiments", "refusal")] if refused else []
     )
-
-
-def test_check_tells_of_each_environment_what_no_alarm_sees_within_a_screen(specs, capsys):
-    assert main(["check", "--verbose", *folders(specs)]) == 0
-
-    out = capsys.readouterr().out
-    told = " ".join(out.split())
-    assert [name for name in ENVIRONMENTS if f"{name}: no alarm covers this: " not in told] == []
-    assert told.count("No regression of TTFT or TPOT is seen") == len(ENVIRONMENTS)
-    assert max(map(len, out.splitlines())) <= 100
 
 
 def test_without_container_insights_check_says_that_no_server_is_watched(specs, capsys):
