@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tandem.cli.console import VerbatimText
 from tandem.cli.selection import Selection
 from tandem.declarations.document import read_document
-from tandem.declarations.environment import CapacitySettings, Environment
+from tandem.declarations.environment import Environment
 from tandem.declarations.faults import SpecError, SpecFault
 from tandem.declarations.record import parse_record
 from tandem.errors import InputError, TandemError
@@ -57,16 +57,6 @@ def explain_fault(fault: TandemError, environment: Environment) -> TandemError:
         where=f"{environment.name} in account {environment.account}",
         change=f"{build_cdk_command('deploy', environment.name)}, or see that the name is meant",
     )
-
-
-def format_price(capacity: CapacitySettings) -> str:
-    """Return the declared price of a node-hour, and the day of it."""
-    return f"{capacity.usd_per_hour:.2f} USD an hour (your figure of {capacity.usd_per_hour_date})"
-
-
-def format_prepayment(capacity: CapacitySettings) -> str:
-    """Return what a cost has to add where the capacity is paid in advance; else nothing."""
-    return "; the capacity is paid already" if capacity.needs_reservation else ""
 
 
 def list_warning_rows(warning: StatusWarning) -> Iterator[TextRow]:

@@ -11,7 +11,8 @@ import msgspec
 
 from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.cli.console import format_count
-from tandem.cli.fleet import TextRow, format_prepayment, format_price, format_span, path_as_dict
+from tandem.cli.fleet import TextRow, format_span, path_as_dict
+from tandem.cli.money import format_prepayment, format_price
 from tandem.cli.raise_check import list_fleet_rows, list_stop_rows
 from tandem.cli.run_draft import RunDraft
 from tandem.run import run_plan

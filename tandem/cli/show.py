@@ -7,8 +7,8 @@ from typing import Any
 
 from tandem.cli import monitoring_cost
 from tandem.cli.console import VerbatimText, print_json, print_line, print_rows
-from tandem.cli.fleet import format_price
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
+from tandem.cli.money import format_price
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.declarations import names as physical_names
 from tandem.declarations.budgets import compute_run_usd

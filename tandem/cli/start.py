@@ -29,6 +29,7 @@ from tandem.cli.console import (
 from tandem.cli.flags import EnvironmentName, Hours, Name, Names, Whole
 from tandem.cli.fleet import TextRow, format_moment
 from tandem.cli.inputs import CommandInputs, read_legal_inputs, require_variants
+from tandem.cli.money import format_prepayment, format_price
 from tandem.cli.raise_check import (
     RaiseCheck,
     build_unarmed_error,
@@ -237,7 +238,7 @@ def _list_plan_rows(plan: StartPlan) -> Iterator[TextRow]:
     yield "until", format_moment(plan.deadline, plan.now)
     yield "admits", _format_admission(plan)
     size = f"{request.hours:g} h x {format_count(request.nodes, 'node')}"
-    price = f"{fleet.format_price(capacity)}{fleet.format_prepayment(capacity)}"
+    price = f"{format_price(capacity)}{format_prepayment(capacity)}"
     yield "cost", f"{plan.usd:,.2f} USD at most: {size} x {price}"
     yield from list_stop_rows(plan.deadline, plan.check.paths, plan.now)
 

@@ -7,7 +7,7 @@ is legal.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -80,74 +80,73 @@ def migrate_experiment(
     """
     before = catalogue.runtimes[experiment.runtime]
     after = _find_runtime(experiment, runtime_name, catalogue)
-    moves = [
-        _move_variant(variant, experiment, after, catalogue) for variant in experiment.variants
-    ]
-    variants = [move for move in moves if not isinstance(move, str)]
+    moves = [_move_variant(row, experiment, after, catalogue) for row in experiment.variants]
     losses = [move for move in moves if isinstance(move, str)]
     sweep = _move_sweep(experiment, after, catalogue) if experiment.sweep else None
-    tuning = experiment.serving.tuning
-    dropped = sorted(
-        tuning.model_fields_set - set(after.spelling.tuning_keys if after.spelling else ())
-    )
-    kept = TuningSettings(
-        **{name: getattr(tuning, name) for name in tuning.model_fields_set - set(dropped)}
-    )
-    losses += [f"serving.tuning.{name}: {after.name} reads no such setting" for name in dropped]
     if experiment.sweep and sweep is None:
-        losses.append(
-            f"sweep {experiment.sweep.prefix}: {_find_support(after, experiment.sweep.mode).reason}"
-        )
-    moved = experiment.model_copy(
+        reason = _find_support(after, experiment.sweep.mode).reason
+        losses.append(f"sweep {experiment.sweep.prefix}: {reason}")
+
+    tuning = experiment.serving.tuning
+    names = set(after.spelling.tuning_keys if after.spelling else ())
+    values = {name: getattr(tuning, name) for name in tuning.model_fields_set}
+    losses += [
+        f"serving.tuning.{name}: {after.name} reads no such setting"
+        for name in sorted(values.keys() - names)
+    ]
+    tuning = TuningSettings(**{name: values[name] for name in values.keys() & names})
+
+    migrated = experiment.model_copy(
         update={
             "name": f"{experiment.name}-{after.name}",
             "runtime": after.name,
-            "variants": tuple(variants),
+            "variants": tuple(move for move in moves if not isinstance(move, str)),
             "sweep": sweep,
-            "serving": experiment.serving.model_copy(update={"tuning": kept}),
+            "serving": experiment.serving.model_copy(update={"tuning": tuning}),
         }
     )
-    modes = [_find_support(after, variant.mode) for variant in moved.all_variants()]
+    modes = [_find_support(after, variant.mode) for variant in migrated.all_variants()]
     is_unproven = any(not _is_shown(support, experiment.target) for support in modes)
-    moved = moved.model_copy(update={"accept_unproven": is_unproven})
+    migrated = migrated.model_copy(update={"accept_unproven": is_unproven})
+    changes = (
+        *_list_variant_changes(experiment, migrated, after),
+        *_list_runtime_changes(before, after),
+        *_list_command_changes(experiment, migrated, catalogue),
+    )
     return ExperimentMigration(
-        experiment=moved,
-        changes=tuple(_list_changes((experiment, moved), (before, after), catalogue)),
+        experiment=migrated,
+        changes=changes,
         losses=(*losses, *_list_lost_support(before, after)),
-        evidence=tuple(_list_evidence(moved, after)),
+        evidence=tuple(_list_evidence(migrated, after)),
     )
 
 
 def _find_runtime(experiment: Experiment, name: str, catalogue: Catalogue) -> Runtime:
     """Return the other runtime, or refuse with the nearest that can be had."""
-    runtime = catalogue.runtimes.get(name)
     family = catalogue.models[experiment.target].family.value
     legal = [
-        other.name
-        for other in catalogue.runtimes.values()
-        if other.rendered
-        and other.name != experiment.runtime
-        and family in other.target_families.value
+        runtime.name
+        for runtime in catalogue.runtimes.values()
+        if runtime.rendered
+        and runtime.name != experiment.runtime
+        and family in runtime.target_families.value
     ]
-    change = (
-        f"name one of: {', '.join(legal)}"
-        if legal
-        else f"keep {experiment.runtime}: no other serves {family}"
-    )
+    runtime = catalogue.runtimes.get(name)
     if runtime is None:
-        raise InputError(f"no runtime is called {name}", where="--runtime", change=change)
-    if name == experiment.runtime:
-        raise InputError(
-            f"{experiment.name} is on {name} already", where="--runtime", change=change
-        )
-    if not runtime.rendered:
+        problem = f"no runtime is called {name}"
+    elif name == experiment.runtime:
+        problem = f"{experiment.name} is on {name} already"
+    elif not runtime.rendered:
         reason = runtime.not_rendered_because or "it is known, and not rendered"
-        raise InputError(f"{name} cannot be deployed: {reason}", where="--runtime", change=change)
-    if name not in legal:
-        raise InputError(
-            f"{name} serves no target of family {family}", where="--runtime", change=change
-        )
-    return runtime
+        problem = f"{name} cannot be deployed: {reason}"
+    elif name not in legal:
+        problem = f"{name} serves no target of family {family}"
+    else:
+        return runtime
+    change = f"keep {experiment.runtime}: no other serves {family}"
+    if legal:
+        change = f"name one of: {', '.join(legal)}"
+    raise InputError(problem, where="--runtime", change=change)
 
 
 def _find_support(runtime: Runtime, mode: Mode) -> ModeSupport:
@@ -162,21 +161,22 @@ def _is_shown(support: ModeSupport, target: str) -> bool:
 
 def _list_drafts(mode: Mode, target: ModelConfig, catalogue: Catalogue) -> list[str]:
     """Return the models that draft for a target in a mode, the largest first."""
-    kind = DRAFT_KINDS.get(mode)
     drafts = [
         model
         for model in catalogue.models.values()
-        if model.kind.value == kind
-        and model.id != target.id
-        and (
-            model.head_of == target.id
-            if model.head_of
-            else model.tokenizer.value == target.tokenizer.value
-        )
-        and model.layers.value < target.layers.value
+        if model.kind.value == DRAFT_KINDS.get(mode) and _can_draft(model, target)
     ]
     drafts.sort(key=lambda model: (model.layers.value, model.hidden_size.value), reverse=True)
     return [model.id for model in drafts]
+
+
+def _can_draft(model: ModelConfig, target: ModelConfig) -> bool:
+    """Return whether a model is a head of the target, or smaller with the same tokenizer."""
+    if model.id == target.id or model.layers.value >= target.layers.value:
+        return False
+    if model.head_of:
+        return model.head_of == target.id
+    return model.tokenizer.value == target.tokenizer.value
 
 
 def _choose_mode(
@@ -211,15 +211,12 @@ def _move_variant(
         support = _find_support(runtime, variant.mode)
         return f"variant {variant.name}: {support.reason}; nearest: {support.nearest}"
     kind = DRAFT_KINDS[mode]
-    is_same = DRAFT_KINDS.get(variant.mode) == kind and variant.draft in drafts
-    update = {
-        "mode": mode,
-        "draft": variant.draft if is_same else drafts[0],
-        "num_speculative_tokens": (
-            variant.num_speculative_tokens if is_same else DOCUMENTED_WINDOWS[kind]
-        ),
-        "method": None,
-    }
+    draft = drafts[0]
+    window: int | None = DOCUMENTED_WINDOWS[kind]
+    if DRAFT_KINDS.get(variant.mode) == kind and variant.draft in drafts:
+        draft = variant.draft
+        window = variant.num_speculative_tokens
+    update = {"mode": mode, "draft": draft, "num_speculative_tokens": window, "method": None}
     return variant.model_copy(update=update)
 
 
@@ -230,95 +227,94 @@ def _move_sweep(experiment: Experiment, runtime: Runtime, catalogue: Catalogue) 
     mode, drafts = _choose_mode(sweep.mode, catalogue.models[experiment.target], runtime, catalogue)
     if mode == "none":
         return None
-    kept = [draft for draft in sweep.drafts if draft in drafts]
-    return sweep.model_copy(update={"mode": mode, "drafts": tuple(kept or drafts)})
+    own_drafts = [draft for draft in sweep.drafts if draft in drafts]
+    return sweep.model_copy(update={"mode": mode, "drafts": tuple(own_drafts or drafts)})
 
 
-def _list_changes(
-    pair: tuple[Experiment, Experiment], runtimes: tuple[Runtime, Runtime], catalogue: Catalogue
+def _list_variant_changes(
+    experiment: Experiment, migrated: Experiment, runtime: Runtime
 ) -> Iterator[MigrationChange]:
-    """Yield what differs: variants, image, counters, driver, then each variant's settings."""
-    (experiment, moved), (before, after) = pair, runtimes
-    later = {variant.name: variant for variant in moved.all_variants()}
-    for variant in experiment.all_variants():
-        twin = later.get(variant.name)
-        reason = (
-            "" if twin and twin.mode == variant.mode else _find_support(after, variant.mode).reason
-        )
-        yield MigrationChange(
-            "variant", variant.name, _describe(variant), _describe(twin) if twin else "", reason
-        )
-    old_names = {variant.name for variant in experiment.all_variants()}
-    for name, variant in later.items():
-        if name not in old_names:
-            yield MigrationChange("variant", name, "", _describe(variant))
-    yield MigrationChange("image", "tag", before.image.tag, after.image.tag)
-    yield MigrationChange("image", "support", before.support.value, after.support.value)
-    for name in ("vllm", "sdk", "driver"):
-        old, new = (getattr(runtime.versions, name).value for runtime in runtimes)
-        if old != new:
-            yield MigrationChange("driver" if name == "driver" else "image", name, old, new)
-    counters = [
-        (runtime.counters.speculation.value, runtime.counters.tokens_per_step.value)
-        for runtime in runtimes
-    ]
-    if counters[0] != counters[1]:
-        texts = [
-            f"spec_decode counters {word}, at most {law} tokens a step" for word, law in counters
-        ]
-        yield MigrationChange("counters", "acceptance", *texts)
-    if (
-        before.spelling
-        and after.spelling
-        and before.spelling.artifact_is_cache != after.spelling.artifact_is_cache
-    ):
-        forms = [
-            (
-                "cache, copied to local disk"
-                if spelling.artifact_is_cache
-                else "folder that the server reads"
-            )
-            for spelling in (before.spelling, after.spelling)
-        ]
-        yield MigrationChange("artifact", "form", *forms)
-    yield from _list_command_changes(pair, catalogue)
+    """Yield what each variant becomes, then those that the sweep adds."""
+    before = {variant.name: variant for variant in experiment.all_variants()}
+    after = {variant.name: variant for variant in migrated.all_variants()}
+    for name in dict.fromkeys((*before, *after)):
+        old = before.get(name)
+        new = after.get(name)
+        reason = ""
+        if old and (new is None or new.mode != old.mode):
+            reason = _find_support(runtime, old.mode).reason
+        yield MigrationChange("variant", name, _describe(old), _describe(new), reason)
 
 
-def _describe(variant: Variant) -> str:
+def _list_runtime_changes(before: Runtime, after: Runtime) -> Iterator[MigrationChange]:
+    """Yield what differs of image, driver, counters and artifact."""
+    new_facts = _list_runtime_facts(after)
+    for (topic, subject), text in _list_runtime_facts(before).items():
+        new_text = new_facts.get((topic, subject), text)
+        if new_text != text:
+            yield MigrationChange(topic, subject, text, new_text)
+
+
+def _list_runtime_facts(runtime: Runtime) -> dict[tuple[str, str], str]:
+    """Return what of a runtime a person has to know, by topic and subject."""
+    counters = runtime.counters
+    words = f"spec_decode counters {counters.speculation.value}"
+    facts = {
+        ("image", "tag"): runtime.image.tag,
+        ("image", "support"): runtime.support.value,
+        ("image", "vllm"): runtime.versions.vllm.value,
+        ("image", "sdk"): runtime.versions.sdk.value,
+        ("driver", "driver"): runtime.versions.driver.value,
+        ("counters", "acceptance"): (
+            f"{words}, at most {counters.tokens_per_step.value} tokens a step"
+        ),
+    }
+    if runtime.spelling:
+        is_cache = runtime.spelling.artifact_is_cache
+        form = "cache, copied to local disk" if is_cache else "folder that the server reads"
+        facts["artifact", "form"] = form
+    return facts
+
+
+def _describe(variant: Variant | None) -> str:
+    if variant is None:
+        return ""
     if variant.mode == "none":
         return "none"
     return f"{variant.mode}, {variant.draft or 'no draft'}, window {variant.num_speculative_tokens}"
 
 
 def _list_command_changes(
-    pair: tuple[Experiment, Experiment], catalogue: Catalogue
+    experiment: Experiment, migrated: Experiment, catalogue: Catalogue
 ) -> Iterator[MigrationChange]:
     """Yield flags and variables that differ, once where variants agree, and every key."""
-    experiment, moved = pair
-    later = {variant.name: variant for variant in moved.all_variants()}
-    seen = set()
+    later = {variant.name: variant for variant in migrated.all_variants()}
+    seen: set[MigrationChange] = set()
     for variant in experiment.all_variants():
-        if variant.name not in later:
+        twin = later.get(variant.name)
+        if twin is None:
             continue
-        commands = [
-            build_server_command(owner, entry, catalogue)
-            for owner, entry in ((experiment, variant), (moved, later[variant.name]))
-        ]
-        flags = [pair_flags(command) for command in commands]
-        for topic, (old, new) in (
-            ("flag", flags),
-            ("variable", [command.environment for command in commands]),
-        ):
-            for name in dict.fromkeys([*old, *new]):
-                change = MigrationChange(topic, name, old.get(name, ""), new.get(name, ""))
-                if change.before != change.after and change not in seen:
-                    seen.add(change)
-                    yield change
-        keys = [
-            compute_artifact_key(experiment, variant, catalogue).name,
-            compute_artifact_key(moved, later[variant.name], catalogue).name,
-        ]
-        yield MigrationChange("artifact", variant.name, *keys)
+        old = build_server_command(experiment, variant, catalogue)
+        new = build_server_command(migrated, twin, catalogue)
+        changes = (
+            *_compare_settings("flag", pair_flags(old), pair_flags(new)),
+            *_compare_settings("variable", old.environment, new.environment),
+        )
+        yield from (change for change in changes if change not in seen)
+        seen.update(changes)
+        old_key = compute_artifact_key(experiment, variant, catalogue)
+        new_key = compute_artifact_key(migrated, twin, catalogue)
+        yield MigrationChange("artifact", variant.name, old_key.name, new_key.name)
+
+
+def _compare_settings(
+    topic: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> Iterator[MigrationChange]:
+    for name in dict.fromkeys((*before, *after)):
+        old = before.get(name, "")
+        new = after.get(name, "")
+        if old != new:
+            yield MigrationChange(topic, name, old, new)
 
 
 def pair_flags(command: ServerCommand) -> dict[str, str]:
@@ -335,27 +331,25 @@ def pair_flags(command: ServerCommand) -> dict[str, str]:
 def _list_lost_support(before: Runtime, after: Runtime) -> Iterator[str]:
     """Yield each mode that the runtime before serves and the one after does not."""
     for support in before.modes:
-        other = _find_support(after, support.mode)
-        if support.verdict.value == "served" and other.verdict.value == "refused":
-            yield f"mode {support.mode}: {other.reason}; nearest: {other.nearest}"
+        twin = _find_support(after, support.mode)
+        if support.verdict.value == "served" and twin.verdict.value == "refused":
+            yield f"mode {support.mode}: {twin.reason}; nearest: {twin.nearest}"
 
 
-def _list_evidence(moved: Experiment, runtime: Runtime) -> Iterator[str]:
+def _list_evidence(experiment: Experiment, runtime: Runtime) -> Iterator[str]:
     """Yield what to prove on one node before anybody relies on the experiment."""
-    modes: Sequence[Mode] = tuple(dict.fromkeys(variant.mode for variant in moved.all_variants()))
-    for support in (_find_support(runtime, mode) for mode in modes):
-        if not _is_shown(support, moved.target):
-            yield f"{support.mode} with {moved.target} has no documented run: {support.reason}"
-        shown = support.shown_max_num_seqs
-        batch = moved.serving.max_num_seqs
-        if shown is not None and batch > shown.value:
-            yield (
-                f"{support.mode} with max_num_seqs {batch}: the largest batch shown to run is"
-                f" {shown.value}"
-            )
-    if runtime.proven_targets.value and moved.target not in runtime.proven_targets.value:
-        yield f"{moved.target} on {runtime.name}: no documented run"
-    spelling = runtime.spelling
-    if spelling and spelling.compile.unproven.value:
-        yield f"compile: {spelling.compile.unproven.value}"
-    yield f"a first compile of every variant: at most {moved.compile.deadline_hours} h each"
+    target = experiment.target
+    batch = experiment.serving.max_num_seqs
+    for mode in dict.fromkeys(variant.mode for variant in experiment.all_variants()):
+        support = _find_support(runtime, mode)
+        if not _is_shown(support, target):
+            yield f"{mode} with {target} has no documented run: {support.reason}"
+        most = support.shown_max_num_seqs
+        if most is not None and batch > most.value:
+            largest = f"the largest batch shown to run is {most.value}"
+            yield f"{mode} with max_num_seqs {batch}: {largest}"
+    if runtime.proven_targets.value and target not in runtime.proven_targets.value:
+        yield f"{target} on {runtime.name}: no documented run"
+    if runtime.spelling and runtime.spelling.compile.unproven.value:
+        yield f"compile: {runtime.spelling.compile.unproven.value}"
+    yield f"a first compile of every variant: at most {experiment.compile.deadline_hours} h each"
