@@ -132,7 +132,9 @@ def last(item: pytest.Item) -> int:
         return 0
     if any(mark.args[0] in LONG for mark in item.iter_markers("xdist_group")):
         return 0
-    scopes = {found[-1].scope for found in item._fixtureinfo.name2fixturedefs.values()}
+    scopes = {
+        name2fixturedef[-1].scope for name2fixturedef in item._fixtureinfo.name2fixturedefs.values()
+    }
     return 1 if scopes - {"function"} else 2  # tmp_path is of the session's folder
 
 

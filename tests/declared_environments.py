@@ -17,8 +17,8 @@ ARGOCD_DELIVERY = {"tool": "argocd", "namespace": "argocd", "path": f"manifests/
 
 def read_environments() -> dict[str, Environment]:
     """Return them by name."""
-    declared = load_workspace(FOLDER, ROOT / "experiments", NAMES).environments
-    environments = {name: file.record for name, file in declared.items()}
+    own_environments = load_workspace(FOLDER, ROOT / "experiments", NAMES).environments
+    environments = {name: file.record for name, file in own_environments.items()}
     flux = environments["private-charts"]
     assert isinstance(flux.delivery, GitopsDelivery)
     delivery = flux.delivery.model_copy(update=ARGOCD_DELIVERY)

@@ -49,8 +49,8 @@ def list_block_commands(path: Path) -> list[tuple[str, ...]]:
     lines = [
         line for text in list_blocks(path, "") for line in text.replace(" \\\n", " ").splitlines()
     ]
-    drawn = [line for line in lines if "-->" not in line]
-    return [words for line in drawn for words in split_line(line) if is_command(words)]
+    text_lines = [line for line in lines if "-->" not in line]
+    return [words for line in text_lines for words in split_line(line) if is_command(words)]
 
 
 def list_span_commands(path: Path) -> list[tuple[str, ...]]:
@@ -104,6 +104,6 @@ def is_no_redirection(word: str) -> bool:
 def list_committed() -> frozenset[str]:
     """Return each committed file and each folder of one."""
     command = ["git", "ls-files", "-z"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    files = {name for name in listed.split("\0") if name}
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = {name for name in process.split("\0") if name}
     return frozenset(files | {str(parent) for name in files for parent in Path(name).parents})

@@ -44,5 +44,5 @@ class Served:
         """Send SIGTERM; all that the server said."""
         if self.process.poll() is None:
             self.process.terminate()
-        said, _ = self.process.communicate(timeout=END_S)
-        return said
+        err, _ = self.process.communicate(timeout=END_S)
+        return err

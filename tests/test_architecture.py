@@ -48,7 +48,7 @@ def test_what_stops_and_starts_needs_the_standard_library_and_boto3(path: Path) 
     names = {
         name for name in imports(path) if name.partition(".")[0] not in sys.stdlib_module_names
     }
-    packed = {
+    libraries = {
         "boto3",
         "botocore",
         "tandem.guard",
@@ -56,7 +56,7 @@ def test_what_stops_and_starts_needs_the_standard_library_and_boto3(path: Path) 
         "tandem.aws.faults",
         "tandem.shell_command",
     }
-    strangers = {name for name in names if not any(belongs(name, package) for package in packed)}
+    strangers = {name for name in names if not any(belongs(name, package) for package in libraries)}
     assert strangers == set()
 
 
@@ -83,10 +83,10 @@ def test_check_loads_no_jsii() -> None:
 
 
 def committed() -> list[Path]:
-    listed = subprocess.run(
+    process = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+    return [ROOT / name for name in process.split("\0") if name and (ROOT / name).is_file()]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_no_committed_file_holds(what: str, pattern: str) -> None:
 
 def test_every_npm_dependency_is_pinned_exactly() -> None:
     package = json.loads((ROOT / "package.json").read_text())
-    declared = package["dependencies"] | package["devDependencies"]
+    versions = package["dependencies"] | package["devDependencies"]
     assert [
-        version for version in declared.values() if not re.fullmatch(r"\d+\.\d+\.\d+", version)
+        version for version in versions.values() if not re.fullmatch(r"\d+\.\d+\.\d+", version)
     ] == []

@@ -136,10 +136,10 @@ def find_fault(words: tuple[str, ...]) -> CycloptsError | None:
         return None  # --resume reads the run's folder
     except CycloptsError as fault:
         lacks = isinstance(fault, MissingArgumentError) or "Needed" in str(fault)
-        is_named = ("tandem", *words) not in WHOLE and (
+        is_certain = ("tandem", *words) not in WHOLE and (
             lacks or PLACEHOLDER.fullmatch(" ".join(words))
         )
-        return None if is_named else fault
+        return None if is_certain else fault
     return None
 
 
@@ -184,12 +184,12 @@ def list_aws_flags(words: tuple[str, ...]) -> set[str]:
     shape = load_operations(service)[name].input_shape
     members = shape.members if isinstance(shape, StructureShape) else {}
     names = {f"--{xform_name(member, '-')}" for member in members}
-    negated = {
+    negations = {
         f"--no-{xform_name(member, '-')}"
         for member, inner in members.items()
         if inner.type_name == "boolean"
     }
-    return AWS_GLOBAL | names | negated
+    return AWS_GLOBAL | names | negations
 
 
 @pytest.mark.parametrize("words", select_commands("aws"))
@@ -312,13 +312,13 @@ def list_declared_flags(place: Path) -> frozenset[str]:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call)
     ]
-    added = [
+    own_calls = [
         call
         for call in calls
         if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
     ]
     values = [
-        value.value for call in added for value in call.args if isinstance(value, ast.Constant)
+        value.value for call in own_calls for value in call.args if isinstance(value, ast.Constant)
     ]
     return frozenset({"--help", *(value for value in values if value.startswith("-"))})
 
@@ -370,11 +370,11 @@ def list_known_flags(words: tuple[str, ...]) -> set[str]:
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
 def test_a_flag_alone_is_one_of_a_command_that_its_page_names(path: Path) -> None:
-    known = set(FOREIGN_FLAGS)
+    flags = set(FOREIGN_FLAGS)
     if path.name in PAGE_COMMANDS:
-        known |= list_known_flags(PAGE_COMMANDS[path.name])
+        flags |= list_known_flags(PAGE_COMMANDS[path.name])
     for page, words in COMMANDS:
         if page == path:
-            known |= list_known_flags(words) | list_flags(words)
+            flags |= list_known_flags(words) | list_flags(words)
     spans = [span for span in list_spans(path) if re.match(r"--[a-z]", span)]
-    assert {flag for span in spans for flag in list_flags(tuple(span.split()))} - known == set()
+    assert {flag for span in spans for flag in list_flags(tuple(span.split()))} - flags == set()

@@ -260,16 +260,16 @@ def test_a_stated_default_is_compared(path: Path) -> None:
     "path", [path for path in CURRENT if path.parent.name != "reference"], ids=name_page
 )
 def test_a_number_in_a_column_of_defaults_is_compared(path: Path) -> None:
-    stated = [template.format(value) for name, template, value in STATED if name == path.name]
+    sentences = [template.format(value) for name, template, value in STATED if name == path.name]
     rows = [line for table in list_tables(path) if is_of_defaults(table) for line in table[2:]]
-    numbered = [row for row in rows if re.match(r"\d[\d.,]*$", row.split(" | ")[1])]
-    assert [row for row in numbered if not any(text in row for text in stated)] == []
+    own_rows = [row for row in rows if re.match(r"\d[\d.,]*$", row.split(" | ")[1])]
+    assert [row for row in own_rows if not any(text in row for text in sentences)] == []
 
 
 def list_tables(path: Path) -> list[list[str]]:
     """Return the lines of each table of a page."""
-    found = re.findall(r"(?:^\|.*\n)+", path.read_text(), flags=re.MULTILINE)
-    return [table.splitlines() for table in found]
+    tables = re.findall(r"(?:^\|.*\n)+", path.read_text(), flags=re.MULTILINE)
+    return [table.splitlines() for table in tables]
 
 
 def is_of_defaults(table: list[str]) -> bool:
@@ -282,5 +282,5 @@ def test_a_dated_measurement_names_its_command(path: Path) -> None:
     if path.name in DATED_SOURCES or path.parent.name == "reference":
         return
     sections = re.split(r"^#+ .*$", BLOCK.sub("", path.read_text()), flags=re.MULTILINE)
-    dated = [text for text in sections if DAY.search(text)]
-    assert [DAY.findall(text) for text in dated if not COMMAND.search(text)] == []
+    own_sections = [text for text in sections if DAY.search(text)]
+    assert [DAY.findall(text) for text in own_sections if not COMMAND.search(text)] == []

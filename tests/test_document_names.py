@@ -198,7 +198,7 @@ def is_of_module(name: str) -> bool:
 def test_a_file_in_code_type_is_committed_or_written_by_a_program(path: Path) -> None:
     """A file of the reader's own stands in a block of the page, or its name in capitals or
     digits."""
-    named = {
+    spans = {
         name
         for span in list_spans(path)
         for name in FILE.findall(span)
@@ -207,7 +207,7 @@ def test_a_file_in_code_type_is_committed_or_written_by_a_program(path: Path) ->
     own = {name for block in list_blocks(path, "") for name in FILE.findall(block)}
     sources = "\n".join(read_sources().values())
     patterns = {
-        name: re.sub(r"\\-\d+", r"-\\S+", re.escape(name)) for name in named - own - FOREIGN.keys()
+        name: re.sub(r"\\-\d+", r"-\\S+", re.escape(name)) for name in spans - own - FOREIGN.keys()
     }
     unknown = {name for name in patterns if name not in list_file_names()}
     assert {name for name in unknown if not re.search(patterns[name], sources)} == set()
@@ -215,13 +215,13 @@ def test_a_file_in_code_type_is_committed_or_written_by_a_program(path: Path) ->
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
 def test_a_path_of_http_or_an_image_stands_in_a_program(path: Path) -> None:
-    named = [
+    spans = [
         re.fullmatch(r"(?:(?:GET|PUT|POST|DELETE) )?(/[a-z_][\w./-]*)", span)
         for span in list_spans(path)
     ]
     sources = "\n".join(read_sources().values())
     # /aws/: a log group
-    paths = {match[1] for match in named if match and not re.search("[A-Z]|^/aws/", match[1])}
+    paths = {match[1] for match in spans if match and not re.search("[A-Z]|^/aws/", match[1])}
     assert {place for place in paths if place not in sources} == set()
 
 
@@ -292,8 +292,8 @@ def list_members(definition: ast.ClassDef) -> set[str]:
     }
     members = methods | {field.id for field in fields if isinstance(field, ast.Name)}
     for base in definition.bases:
-        for inherited in find_definitions(base.id) if isinstance(base, ast.Name) else []:
-            members |= list_members(inherited) if isinstance(inherited, ast.ClassDef) else set()
+        for member in find_definitions(base.id) if isinstance(base, ast.Name) else []:
+            members |= list_members(member) if isinstance(member, ast.ClassDef) else set()
     return members
 
 
@@ -347,10 +347,10 @@ def is_taken(call: ast.Call, *, names_parameters: bool) -> bool:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if name in dir(list) or name in dir(builtins):
         return True
-    stated = {keyword.arg for keyword in call.keywords if keyword.arg}
+    keywords = {keyword.arg for keyword in call.keywords if keyword.arg}
     if names_parameters:
-        stated |= {argument.id for argument in call.args if isinstance(argument, ast.Name)}
-    return any(stated <= list_parameters(definition) for definition in find_definitions(name))
+        keywords |= {argument.id for argument in call.args if isinstance(argument, ast.Name)}
+    return any(keywords <= list_parameters(definition) for definition in find_definitions(name))
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)

@@ -73,14 +73,14 @@ def test_a_path_in_code_type_fits_something_committed(path: Path) -> None:
 
 
 def test_every_page_that_a_program_names_is_there() -> None:
-    listed = [
+    names = [
         name
         for name in list_committed()
         if re.match(r"(tandem|stacks|charts|lambdas|images)/.*\.(py|j2|yaml)$", name)
     ]
     named_pages = {
         (name, page)
-        for name in listed
+        for name in names
         for page in re.findall(r"(?<![\w./-])docs/[\w/-]+\.md", (ROOT / name).read_text())
         if (ROOT / name).is_file()
     }

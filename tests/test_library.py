@@ -161,13 +161,13 @@ def test_the_page_has_the_flag_of_each_option() -> None:
 
 
 def test_the_page_imports_public_names_alone() -> None:
-    imported = {
+    names = {
         f"{node.module}.{alias.name}"
         for node in ast.walk(ast.parse("\n".join(SNIPPETS)))
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
     }
-    assert imported <= {*NAMES, *ERRORS}
+    assert names <= {*NAMES, *ERRORS}
 
 
 def test_the_first_snippet_of_the_page_is_ten_lines() -> None:

@@ -53,10 +53,10 @@ def test_a_shell_gets_back_each_word(word: str) -> None:
 @pytest.mark.parametrize("word", HOSTILE)
 def test_a_real_shell_runs_nothing_of_a_word(word: str) -> None:
     command = quote_command("printf", "<%s>", "--", word)
-    said = subprocess.run(
+    process = subprocess.run(
         ["/bin/sh", "-c", command], capture_output=True, text=True, check=True
     ).stdout
-    assert said == f"<--><{word}>"
+    assert process == f"<--><{word}>"
 
 
 @pytest.mark.parametrize("word", CONTROLS)

@@ -12,21 +12,24 @@ BETWEEN = {"aws_cdk.interfaces.*"}  # what aws-cdk-lib's own modules say to each
 
 def used() -> set[str]:
     """Return the modules of aws-cdk-lib that what is checked imports."""
-    found = {"aws_cdk"}
+    modules = {"aws_cdk"}
     for path in [ROOT / "app.py", *(ROOT / "stacks").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module == "aws_cdk":
-                found |= {
+                modules |= {
                     f"aws_cdk.{name.name}" for name in node.names if name.name.startswith("aws_")
                 }
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("aws_cdk."):
-                found.add(str(node.module))
-    return found
+                modules.add(str(node.module))
+    return modules
 
 
 def test_each_module_of_aws_cdk_that_is_imported_is_checked_and_no_other_is_read() -> None:
     overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
-    checked = {
-        name for one in overrides if one.get("follow_imports") == "normal" for name in one["module"]
+    own_modules = {
+        name
+        for override in overrides
+        if override.get("follow_imports") == "normal"
+        for name in override["module"]
     }
-    assert checked == used() | BETWEEN
+    assert own_modules == used() | BETWEEN

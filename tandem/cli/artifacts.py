@@ -49,11 +49,11 @@ SOURCE = Group("Source", validator=require_single, sort_key=0)
 def list_artifacts(
     *, env: EnvironmentName, strict: bool = False, selection: Selection = DEFAULTS
 ) -> ExitCode:
-    """Show what is stored and what is missing, with size, age, cost and users.
+    """List what is stored and what is missing, with size, age, cost and users.
 
     Args:
-        env: the environment whose bucket it is
-        strict: exit 1 when something needed is not whole
+        env: the environment
+        strict: exit 1 if something needed is missing or damaged
     """
     from tandem.artifacts.inventory import find_read_fault, read_inventory  # noqa: PLC0415 - boto3
     from tandem.artifacts.survey import survey_bucket  # noqa: PLC0415
@@ -81,9 +81,9 @@ def explain(
     """Name the fields in which two artifacts differ.
 
     Args:
-        a: experiment/variant, (start of) a name, digest, or folder
-        b: the other one
-        env: the environment whose bucket it is
+        a: EXPERIMENT/VARIANT, a name or its start, a digest, or a folder
+        b: the other artifact
+        env: the environment
     """
     context = load_bucket_context(selection, env)
     variant_sides = [
@@ -125,13 +125,13 @@ def collect_garbage(
     delete: bool = False,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Delete what no experiment uses and is old; a dry run without --delete.
+    """Delete old artifacts that no experiment uses; without --delete, a dry run.
 
     Args:
-        env: the environment whose bucket it is
-        days: what was written since stays
-        keep: in use all the same; repeatable
-        delete: delete; without it only say what would go
+        env: the environment
+        days: keep what is younger than this
+        keep: keep this artifact or model too; repeatable
+        delete: delete; without it, only list what would be deleted
 
     Raises:
         SpecError: a file that may say what is used cannot be read.
@@ -191,13 +191,13 @@ def import_compiled(
     variant: Annotated[str, Parameter(metavar="EXPERIMENT/VARIANT")],
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Take in an artifact that was compiled elsewhere.
+    """Import an artifact that was compiled elsewhere.
 
     Args:
         folder: the artifact, as the runtime wrote it
-        env: the environment whose bucket it is
-        refused: what an upload kept and refused, as its log names it
-        variant: what it was compiled for
+        env: the environment
+        refused: an upload that was refused and kept, as its log names it
+        variant: the variant that it was compiled for
     """
     context = load_bucket_context(selection, env)
     key = _find_variant_key(context, variant)
@@ -221,12 +221,12 @@ def stage_task(
     env: EnvironmentName,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Store a task set by which runs compare the quality of the output.
+    """Store a task set, with which runs compare output quality.
 
     Args:
-        folder: of the task's name, with items.jsonl, or with the YAML and data files of a task of
-            lm-eval
-        env: the environment whose bucket it is
+        folder: folder named after the task, with items.jsonl, or with the YAML and data files of
+            an lm-eval task
+        env: the environment
     """
     context = load_bucket_context(selection, env)
     from tandem.artifacts.task_sets import store_task_set  # noqa: PLC0415 - boto3

@@ -28,17 +28,15 @@ if TYPE_CHECKING:
     from tandem.bench.load.run import RunOutcome
 
 RUN_CODES = (
-    "exit codes: 0 every request counted; 1 some failed, every cell has data; 2 bad input; 3 an arm"
-    " was unreachable, a cell has no data, the disk is full, or with --publish not all is"
-    " published; 4 void: a control failed, nothing may be concluded; 130 interrupted"
+    "exit codes: 0 every request succeeded; 1 some failed, every cell has data; 2 bad input; 3 an"
+    " arm was unreachable, a cell has no data, the disk is full, or with --publish something is"
+    " not published; 4 void: a control failed; 130 interrupted"
 )
 REPORT_CODES = (
-    "exit codes: 0 judged; 1 some requests failed or were never recorded; 2 bad input; 3 an arm has"
-    " a class in which nothing succeeded; 4 void: a control failed, nothing may be concluded"
+    "exit codes: 0 judged; 1 some requests failed or were not recorded; 2 bad input; 3 an arm has a"
+    " class in which no request succeeded; 4 void: a control failed"
 )
-COMPARE_CODES = (
-    "exit codes: 0 compared; 2 bad input; 4 one of the runs is void, nothing may be concluded"
-)
+COMPARE_CODES = "exit codes: 0 compared; 2 bad input; 4 one of the runs is void"
 
 app = App(name="bench")
 
@@ -96,12 +94,12 @@ def report(
     """Compute figures and verdict of a run again, and write its report.
 
     Args:
-        folder: what a run wrote
-        margin: a difference within it is `same` (default 0.05)
-        price: of what the run occupied; else the run's own
-        tokenizer: the target's tokenizer.json, where servers give no token ids
-        figures: the figures alone, without a verdict
-        verbose: also figures of each arm, controls, outputs, acceptance, cost, notes
+        folder: folder of the run
+        margin: equivalence margin; smaller differences are `same` (default: 0.05)
+        price: price of the hardware (default: as recorded)
+        tokenizer: the target's tokenizer.json, for servers that send no token ids
+        figures: print figures only, no verdict
+        verbose: also print controls, outputs, acceptance, cost, notes and each arm's figures
     """
     from tandem.cli.bench_report import report_run  # noqa: PLC0415 - numpy
     from tandem.judge.schema import MARGIN  # noqa: PLC0415
@@ -129,8 +127,8 @@ def compare(
     Args:
         before: folder of the earlier run
         after: folder of the later run
-        later: folders of still later runs: acceptance over time
-        margin: a difference within it is `same` (default 0.05)
+        later: folders of still later runs; shows acceptance over time
+        margin: equivalence margin; smaller differences are `same` (default: 0.05)
     """
     import msgspec  # noqa: PLC0415 - loaded when a run is read
 
@@ -165,16 +163,16 @@ def quality(
     api_key_env: Annotated[str | None, Parameter(metavar="VARIABLE")] = None,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Ask the servers of a run questions with one right answer, for its verdict.
+    """Compare the quality of a run's servers on tasks with known answers.
 
     Args:
-        folder: what a run wrote; its servers still answer
-        items: JSON lines of item, prompt and answer (default: 400 sums)
-        lm_eval: ask nothing; take the samples that lm-eval wrote of each arm
-        chance: of the items that guessing has right
-        group: field of lm-eval's documents that names what belongs together, such as a passage
+        folder: folder of the run; its servers must still be up
+        items: JSON lines with item, prompt and answer (default: 400 sums)
+        lm_eval: send no request; read the samples that lm-eval wrote for each arm
+        chance: share of items that guessing gets right
+        group: field of lm-eval's documents that names items of one group, such as a passage
             (default: group)
-        api_key_env: variable that holds the servers' API key
+        api_key_env: environment variable with the API key of the servers
     """
     from tandem.bench.records.quality_rows import write_quality  # noqa: PLC0415 - loaded when it is needed
     from tandem.cli.task_answers import ask_task, read_samples  # noqa: PLC0415 - aiohttp
@@ -209,11 +207,11 @@ def verify(
     log: Annotated[tuple[Path, ...], Parameter(metavar="FILE", consume_multiple=1)],
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Compare each figure with the log of the simulated servers.
+    """Check each figure against the logs of the simulated servers.
 
     Args:
-        folder: what a run wrote
-        log: logs of `tandem simulate --log`, one each
+        folder: folder of the run
+        log: logs of `tandem simulate --log`, one for each server
     """
     import msgspec  # noqa: PLC0415 - loaded when a run is read
 
@@ -241,13 +239,13 @@ def publish(
     simulated: bool = False,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Send a run's figures to CloudWatch and its records to S3; skip what is there.
+    """Send figures to CloudWatch and records to S3; skip what is there.
 
     Args:
-        folder: what a run wrote
-        env: the environment to whose account it goes
-        experiment: which of its experiments was measured
-        simulated: the servers are simulated; figures go to a namespace apart
+        folder: folder of the run
+        env: environment whose account gets them
+        experiment: the experiment that was measured
+        simulated: the servers are simulated: use a separate namespace
     """
     from tandem.cli.publish import publish_folder  # noqa: PLC0415 - the rules of an environment
 

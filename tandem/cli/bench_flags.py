@@ -66,9 +66,7 @@ def parse_arm(text: str) -> tuple[str | None, str]:
         if not NAME_PATTERN.fullmatch(name):
             raise ValueError(f"name {name!r}; allowed: {NAME_RULE}")
     if not URL_PATTERN.fullmatch(url):
-        raise ValueError(
-            "this is no address; allowed: [NAME=]http(s)://HOST:PORT, with or without /v1"
-        )
+        raise ValueError("not a URL; allowed: [NAME=]http(s)://HOST:PORT, with or without /v1")
     return name, url
 
 
@@ -159,11 +157,13 @@ def _declare_list(group: Group, metavar: str, read: Callable[[str], Any]) -> Par
 
 
 ARMS = Group(
-    "Arms", help="either servers by address, or an experiment's own inside its cluster", sort_key=1
+    "Arms",
+    help="servers by URL, or the servers of an experiment from inside its cluster",
+    sort_key=1,
 )
-SIZE = Group("Size", help="how much is asked; each flag below stands before it", sort_key=2)
-REQUESTS = Group("What is asked", sort_key=3)
-SCHEDULE = Group("When", sort_key=4)
+SIZE = Group("Size", help="how much is sent; the flags below override it", sort_key=2)
+REQUESTS = Group("Requests", sort_key=3)
+SCHEDULE = Group("Load and schedule", sort_key=4)
 ONE_SIZE = Group("size", show=False, validator=EXCLUSIVE)
 LOAD = Group("load", show=False, validator=EXCLUSIVE)
 LENGTH = Group("length", show=False, validator=EXCLUSIVE)
@@ -182,43 +182,44 @@ class RunFlags:
     """What `tandem bench run` takes.
 
     Args:
-        out: a new folder for the run
-        resume: go on with the run in DIR; its manifest has all flags
-        baseline: the server that others are compared with
-        variant: others; repeatable
-        model: the model's served name; NAME=M for one arm
-        env: the environment inside whose cluster this runs
-        experiment: its experiment: servers, model, suites and schedule
-        variants: these variants of the experiment; the first is A
-        publish: send each round to CloudWatch and S3; ENV where servers are named by address, with
+        out: new folder for the run
+        resume: continue the run in DIR, with the flags in its manifest
+        baseline: the server that the others are compared with
+        variant: another server; repeatable
+        model: name of the served model; NAME=M for one arm
+        env: environment in whose cluster this command runs
+        experiment: experiment that gives servers, model, suites and schedule
+        variants: only these variants of the experiment; the first is the baseline
+        publish: send each round to CloudWatch and S3; for servers by URL, name ENV and add
             --experiment
-        simulated: with --publish: the servers are simulated; figures go to a namespace apart
-        placement: where an arm's server runs, as base=first-half; kept in every record
-        api_key_env: variable that holds the servers' API key
-        quick: three classes, 6 prompts of each, 192 tokens: minutes, and a verdict
-        full: every prompt, with the loads and the answers that its suite states
-        suite: post, real or FILE.jsonl (default real)
-        classes: of the suites; all by default
-        prompts_per_class: the first N of each (default 8; of a file all)
-        max_tokens: of an answer; a prompt may state fewer (default 560; of a file what it states)
-        api: which endpoint is asked
-        thinking: say it to the chat template; the model's own default
-        temperature: of the sampling; 0 is greedy (default 0)
+        simulated: with --publish: the servers are simulated: use a separate namespace
+        placement: where the server of an arm runs, such as base=first-half; kept in every record
+        api_key_env: environment variable with the API key of the servers
+        quick: three classes, 6 prompts of each, 192 tokens: a verdict in minutes
+        full: every prompt, with the loads and answer lengths that its suite states
+        suite: post, real or FILE.jsonl (default: real)
+        classes: only these classes of the suites (default: all)
+        prompts_per_class: the first N prompts of each class (default: 8; of a file, all)
+        max_tokens: longest answer; a prompt may state fewer (default: 560; of a file, what it
+            states)
+        api: endpoint of the requests
+        thinking: tell the chat template to think or not (default: the model's own)
+        temperature: sampling temperature; 0 is greedy (default: 0)
         record: also record token ids or log-probabilities
-        llmperf_source: checkout of llmperf, for the suite post's eighth case
-        concurrency: closed loops (default 4)
-        rate: an open loop: arrivals a second
+        llmperf_source: checkout of llmperf, for the eighth case of the suite post
+        concurrency: closed loop: requests at once (default: 4)
+        rate: open loop: requests started per second
         schedule: one arm at a time, A B B A (default), or all at once
-        rounds: how many (default 4; fewer give no verdict)
-        duration: repeat rounds for so long: 180m, 3h, 90s
-        control_rounds: rounds of the baseline against itself: the noise floor (0 is off)
-        repeats: of each prompt in a round
-        mixed: all classes of a suite together, not one at a time
-        seed: of orders, arrivals and sampling (default 0)
-        warm_up: requests for each arm, or until stable (default auto)
-        timeouts: connect:10,first-token:120,gap:60,whole:600, in seconds (these are the defaults)
-        goodput: as ttft_ms:500,tpot_ms:30
-        price: of what the run occupies
+        rounds: number of rounds (default: 4; fewer give no verdict)
+        duration: repeat rounds for this long, such as 180m, 3h or 90s
+        control_rounds: rounds of the baseline against itself, for the noise floor (0 is off)
+        repeats: how often to send each prompt in a round
+        mixed: send all classes of a suite together, not one at a time
+        seed: seed of order, arrivals and sampling (default: 0)
+        warm_up: warm-up requests for each arm, or auto: until it is stable (default: auto)
+        timeouts: in seconds (default: connect:10,first-token:120,gap:60,whole:600)
+        goodput: limits of a good request, such as ttft_ms:500,tpot_ms:30
+        price: price of the hardware, for the cost of tokens
         recorded: the flags that were given, as the manifest keeps them
     """
 

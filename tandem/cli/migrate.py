@@ -40,10 +40,10 @@ def migrate(
     """Say what an experiment becomes on another runtime, and write it.
 
     Args:
-        experiment: its name
+        experiment: name of the experiment
         runtime: the other runtime, such as native
         write: write it as EXPERIMENT-RUNTIME
-        verbose: also each flag and each variable of the server
+        verbose: also list each flag and variable of the servers
 
     Raises:
         SpecError: there is no such experiment, it or the new one is refused, or the file to write

@@ -87,7 +87,7 @@ def plan(
     loads = _read_counts(concurrency, "--concurrency", (1, limit))
     if not loads:
         # nothing was published at higher loads, so a plan without a run starts at 1
-        loads = (1,) if run is None else tuple({1, limit})
+        loads = (1,) if run is None else tuple(dict.fromkeys((1, limit)))
     if run is None:
         basis = _assume_basis(acceptance, tpot, catalogue.models[declared.target])
     elif acceptance is not None or tpot is not None:

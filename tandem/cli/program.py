@@ -57,32 +57,35 @@ EXTRAS: Mapping[str, str] = {
 # group -> command -> what its help says in a line of 80 columns, and what is called
 COMMANDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Files only": {
-        "check": ("Check the files; say what an edit recompiles and what it costs", "check:check"),
-        "render": ("Write manifests/ from the specs", "render:render"),
+        "check": ("Check the files; show what an edit recompiles and costs", "check:check"),
+        "render": ("Write the manifests of environments", "render:render"),
         "images": ("List the images of an environment, and which to mirror", "images:images"),
         "show": ("Show variants, artifact keys, cost and the next commands", "show:show"),
-        "plan": ("Say what speculation can give, by draft, window and load", "plan:plan"),
-        "migrate": ("Say what changes on another runtime; write the experiment", "migrate:migrate"),
-        "new": ("Write a commented environment file and experiment file", "starter:new"),
+        "plan": ("Forecast the gain of speculation by draft, window and load", "plan:plan"),
+        "migrate": (
+            "Show what changes on another runtime; write the experiment",
+            "migrate:migrate",
+        ),
+        "new": ("Write a commented environment and experiment to start from", "starter:new"),
     },
-    "Measures any servers": {
+    "Measure any server": {
         "bench": ("Measure servers; report, compare, verify and publish runs", "bench:app"),
         "simulate": (
-            "Start simulated servers of an experiment, without accelerators",
+            "Start simulated servers of an experiment; needs no accelerator",
             "simulate:simulate",
         ),
     },
-    "Asks your account": {
-        "status": ("Show the fleet, what it has cost, and what will end it", "status:status"),
-        "doctor": ("Check what would stop a deploy or a raise; or prove the stop", "doctor:doctor"),
+    "Read your AWS account": {
+        "status": ("Show the fleet, its cost so far, and what will stop it", "status:status"),
+        "doctor": ("Check what would stop a deploy or a run; or prove the stop", "doctor:doctor"),
         "artifacts": ("List, explain, import and delete artifacts in the bucket", "artifacts:app"),
-        "runs": ("List runs; show, follow, read the logs of, or cancel one", "runs:app"),
-        "results": ("Print a run's verdict, and bring its records here", "results:results"),
+        "runs": ("List runs; show, follow or cancel one, or read its logs", "runs:app"),
+        "results": ("Print the verdict of a run; download its records", "results:results"),
     },
-    "Costs or changes something": {
-        "run": ("Run an experiment: stage, compile, serve, measure, judge, end", "run:run"),
-        "start": ("Raise the fleet for so many hours, behind an armed stop", "start:start"),
-        "stop": ("Stop the fleet: fence it and set it to 0; or lift the fence", "stop:stop"),
+    "Cost money or change something": {
+        "run": ("Run an experiment: stage, compile, serve, measure, judge, stop", "run:run"),
+        "start": ("Start the fleet for some hours, with its stop armed first", "start:start"),
+        "stop": ("Stop the fleet and fence it; or lift the fence", "stop:stop"),
         "destroy": ("Delete an environment, and search for leftovers", "destroy:destroy"),
     },
 }
@@ -112,7 +115,7 @@ def print_help(*command: str) -> None:
     """Print the help of a command, or of all.
 
     Args:
-        command: its words
+        command: words of the command
     """
     app.help_print(command, console=open_console())
 
@@ -122,7 +125,7 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """Print the completion script of a shell.
 
     Args:
-        shell: which shell reads it
+        shell: your shell
     """
     print(app.generate_completion(shell=shell))
 

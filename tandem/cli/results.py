@@ -34,12 +34,12 @@ def results(
     out: RunFolder | None = None,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Print the verdict of a run, and bring its folder here.
+    """Print the verdict of a run, and download its folder.
 
     Args:
-        run: its id
+        run: id of the run
         env: the environment
-        out: a new folder for records, verdict and report
+        out: new folder for the records, the verdict and the report
     """
     client = open_client(selection, env)
     record = client.read_run(run)

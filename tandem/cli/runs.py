@@ -85,10 +85,10 @@ def _format_run(client: RunClient, record: RunRecord) -> str:
 
 @app.command(name="show")
 def show_run(run: Name, /, *, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitCode:
-    """Show how a run stands: its steps, its cost, its verdict or why it ended.
+    """Show a run: its steps, its cost, and its verdict or why it ended.
 
     Args:
-        run: its id
+        run: id of the run
         env: the environment
     """
     client = open_client(selection, env)
@@ -108,12 +108,12 @@ def show_run(run: Name, /, *, env: EnvironmentName, selection: Selection = DEFAU
 def follow_run(
     run: Name, /, *, env: EnvironmentName, verbose: bool = False, selection: Selection = DEFAULTS
 ) -> ExitCode:
-    """Follow a run to its end; Ctrl-C leaves it alone.
+    """Follow a run to its end; Ctrl-C stops following, not the run.
 
     Args:
-        run: its id
+        run: id of the run
         env: the environment
-        verbose: print every note of a step, too
+        verbose: also print every note of a step
     """
     client = open_client(selection, env)
     client.read_run(run)
@@ -129,12 +129,12 @@ def print_logs(
     step: Annotated[str | None, Parameter(metavar="STEP")] = None,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Print what a run's Jobs wrote: from CloudWatch, else what the runner kept.
+    """Print the logs of a run's Jobs, from CloudWatch or as the runner kept them.
 
     Args:
-        run: its id
+        run: id of the run
         env: the environment
-        step: of this step alone, as `runs show` names it
+        step: only this step, as `runs show` names it
 
     Raises:
         InputError: the run has no such step.
@@ -176,20 +176,20 @@ def print_logs(
 def cancel_run(
     run: Name, /, *, env: EnvironmentName, yes: bool = False, selection: Selection = DEFAULTS
 ) -> ExitCode:
-    """Cancel a run; its fleet goes to zero, and what was recorded is kept.
+    """Cancel a run: its fleet goes to zero, and its records are kept.
 
     Args:
-        run: its id
+        run: id of the run
         env: the environment
-        yes: ask nothing
+        yes: do not ask for confirmation
 
     Raises:
-        InputError: the runner refuses it, or nobody is there to be asked.
+        InputError: the runner refuses it, or there is no terminal to confirm on.
     """
     client = open_client(selection, env)
     record = client.read_run(run)
     code = ExitCode.STALE
-    text = "nothing was done"
+    text = "nothing was cancelled"
     if yes or ask_consent(f"cancel {run}, which is {record.state}?", where=f"run {run}"):
         request = RunRequest(
             kind="cancel",

@@ -22,7 +22,7 @@ class Selection:
         experiments: folder of experiment files
         as_json: print one JSON document
         names: environments; empty for all
-        strict: refuse what is only warned of
+        strict: treat warnings as errors
     """
 
     environments: Folder = Path("environments")

@@ -56,14 +56,14 @@ def simulate(
     They wait for SIGINT or SIGTERM, or for the end of a command.
 
     Args:
-        then: run it while they serve, then end with its exit code; {VARIANT} in it becomes that
-            server's URL
-        experiment: an experiment file's name
-        port: of the first server, the next have the next
-        log: folder for the truth logs, VARIANT.jsonl
-        seed: of bursts and jitter; never of the text (default 0)
-        time_scale: every time of the servers divided by X
-        write: write VARIANT.yaml there, to be edited; start nothing
+        then: command to run while they serve; its exit code becomes this one's, and {VARIANT} in it
+            becomes the URL of that server
+        experiment: name of the experiment
+        port: port of the first server; the others use the next ones (default: any free)
+        log: folder for the logs of the servers, VARIANT.jsonl
+        seed: seed of bursts and jitter, not of the text (default: 0)
+        time_scale: divide every time of the servers by X
+        write: write the settings to DIR/VARIANT.yaml, and start nothing
 
     Raises:
         SpecError: there is no such experiment, it is refused, or a model of it has no figures.

@@ -33,7 +33,7 @@ NODE_GROUP_KEYS = ("status", "scalingConfig", "labels", "tags", "health")
 
 
 def status(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitCode:
-    """Show the fleet, what it has cost since its launch, and what will end it.
+    """Show the fleet, what it has cost since its launch, and what will stop it.
 
     Args:
         env: the environment

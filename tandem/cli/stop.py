@@ -67,11 +67,11 @@ def stop(
 
     Args:
         env: the environment whose fleet it is
-        why: written into the fence, for the next reader
-        run: with --end: refuse where another run has the fleet
-        wait: follow until EC2 lists no instance
-        release: lift the fence, so that the fleet may be raised again
-        end: the normal end of a run: no fence, the next start needs none
+        why: reason, written into the fence
+        run: with --end: end this run only; refuse if another run has the fleet
+        wait: wait until EC2 lists no instance
+        release: lift the fence, so that the fleet may start again
+        end: end a run normally, without a fence
 
     Raises:
         TandemError: the environment's file has not the form of one, it is not allowed now, or AWS
@@ -81,9 +81,9 @@ def stop(
     try:
         if run and not end:
             raise InputError(
-                "--run is of --end alone",
+                "--run works only with --end",
                 where=environment.name,
-                change="add --end, or leave it out",
+                change="add --end, or leave out --run",
             )
         aws_session = create_session()
         limits = build_guard_config(environment)
@@ -94,7 +94,7 @@ def stop(
             return _end_run(*arguments, run) if end else _release_fence(*arguments)
         caller_guess = identify_caller(environment, aws_session, clients, limits)
         if caller_guess.doubt:
-            doubt = f"who asks for this stop is unknown: {caller_guess.doubt}; the stop goes on"
+            doubt = f"the caller of this stop is unknown: {caller_guess.doubt}; the stop goes on"
             with contextlib.suppress(OSError):  # nor does a stop need a reader
                 print(f"warning: {doubt}", file=sys.stderr)
         return _stop_fleet(

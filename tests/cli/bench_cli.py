@@ -69,15 +69,15 @@ class Pair:
 
     def flags(self, folder: Path, prompts: dict[str, list[str]], *more: str) -> list[str]:
         """The command without --out; one round, unless `more` says otherwise."""
-        one, other = (f"http://127.0.0.1:{server.port}" for server in self.servers)
+        first, second = (f"http://127.0.0.1:{server.port}" for server in self.servers)
         suite = suite_file(folder, prompts)
         return [
             "bench",
             "run",
             "--baseline",
-            f"a={one}",
+            f"a={first}",
             "--variant",
-            f"b={other}/v1",
+            f"b={second}/v1",
             "--model",
             MODEL,
             "--suite",

@@ -22,8 +22,10 @@ def write_environment(
     specs: Path, bucket: str, *, price: str = PRICE, experiments: str = "post"
 ) -> None:
     """Leave the environment of the post alone, with this bucket and these experiments."""
-    for other in set((specs / "environments").iterdir()) - {specs / "environments" / f"{ENV}.yaml"}:
-        other.unlink()
+    for foreign_path in set((specs / "environments").iterdir()) - {
+        specs / "environments" / f"{ENV}.yaml"
+    }:
+        foreign_path.unlink()
     path = specs / "environments" / f"{ENV}.yaml"
     text = path.read_text().replace(
         "experiments: [post, post-drafts-windows]", f"experiments: [{experiments}]"
@@ -53,8 +55,8 @@ def folders(specs: Path) -> list[str]:
 
 
 def needed(specs: Path) -> tuple[BucketNeed, ...]:
-    chosen = Selection(environments=specs / "environments", experiments=specs / "experiments")
-    return load_bucket_context(chosen, ENV).needs
+    selection = Selection(environments=specs / "environments", experiments=specs / "experiments")
+    return load_bucket_context(selection, ENV).needs
 
 
 def store_needs(store: ObjectStore, needs: Iterable[BucketNeed]) -> None:

@@ -44,8 +44,8 @@ def write_environment(specs: Path, kind: str = "on-demand", **capacity: Any) -> 
     document["capacity"] |= {"kind": kind, "nodes": 2, **capacity}
     if kind in {"on-demand", "spot"}:
         document["capacity"]["reservation_id"] = None
-    for other in (specs / "environments").iterdir():
-        other.unlink()
+    for path in (specs / "environments").iterdir():
+        path.unlink()
     (specs / "environments" / f"{name}.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     return name
 
@@ -226,21 +226,21 @@ class Fleet:
 
     def instances(self) -> list[dict[str, Any]]:
         """All that EC2 lists of the node group, but for the terminated."""
-        wanted = [
+        filters = [
             {"Name": f"tag:{CLUSTER_TAG}", "Values": [self.guarded.cluster]},
             {"Name": f"tag:{NODE_GROUP_TAG}", "Values": [self.guarded.node_group]},
         ]
-        said = self.client("ec2").describe_instances(Filters=wanted)["Reservations"]
+        reservations = self.client("ec2").describe_instances(Filters=filters)["Reservations"]
         return [
-            one
-            for found in said
-            for one in found["Instances"]
-            if one["State"]["Name"] != "terminated"
+            instance
+            for reservation in reservations
+            for instance in reservation["Instances"]
+            if instance["State"]["Name"] != "terminated"
         ]
 
     def states(self) -> list[str]:
         """Their states."""
-        return sorted(one["State"]["Name"] for one in self.instances())
+        return sorted(instance["State"]["Name"] for instance in self.instances())
 
     def until(self, states: list[str]) -> None:
         """Wait for these states, ten seconds at most."""
@@ -258,8 +258,8 @@ class Fleet:
     def get(self, key: str) -> dict[str, Any]:
         """Read an object of the bucket."""
         body = self.client("s3").get_object(Bucket=self.guarded.bucket, Key=key)["Body"].read()
-        found: dict[str, Any] = json.loads(body)
-        return found
+        document: dict[str, Any] = json.loads(body)
+        return document
 
     def tandem(self, command: str, *more: str) -> int:
         """Run a command of the CLI on it."""

@@ -97,13 +97,13 @@ def make_step(
     index: int, step: str, state: str = "done", run: str = RUN, **fields: Any
 ) -> StepRecord:
     """A step of ten minutes."""
-    ended = None if state == "running" else moment(10 * index + 10)
+    end = None if state == "running" else moment(10 * index + 10)
     names = {
         "run": run,
         "step": step,
         "state": state,
         "started_at": moment(10 * index),
-        "ended_at": ended,
+        "ended_at": end,
     }
     return StepRecord(**{**names, **fields})
 
@@ -182,7 +182,7 @@ def answering(
     """Answer every request: accept it, or as `answer` says, once `act` has written what it does."""
     stop = threading.Event()
     requests = list[RunRequest]()
-    accepted = RequestAnswer(**{"is_accepted": True, "at": moment(0), **answer})
+    answer_body = RequestAnswer(**{"is_accepted": True, "at": moment(0), **answer})
 
     def answer_requests() -> None:
         seen: set[str] = set()
@@ -199,7 +199,7 @@ def answering(
                 request = parse_request(body, key)
                 requests.append(request)
                 act(request)
-                put_value(fleet, answer_key(key), accepted)
+                put_value(fleet, answer_key(key), answer_body)
             time.sleep(0.01)
 
     thread = threading.Thread(target=answer_requests, daemon=True)

@@ -25,9 +25,9 @@ def need(specs: Path, bucket: str, aws: dict[str, str]) -> BucketNeed:
     assert aws
     write_environment(specs, bucket)
     return next(
-        each
-        for each in needed(specs)
-        if each.kind == "artifact" and "post/qwen-vllm" in each.used_by
+        need
+        for need in needed(specs)
+        if need.kind == "artifact" and "post/qwen-vllm" in need.used_by
     )
 
 
@@ -56,8 +56,8 @@ def run(specs: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
                 *more,
             ]
         )
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        output = capsys.readouterr()
+        return code, output.out, output.err
 
     return act
 
@@ -70,18 +70,22 @@ def test_an_adopted_artifact_is_listed_as_present(run, need, specs, capsys):
 
 
 def test_json_is_one_document_though_the_upload_logs(run, need):
-    told = json.loads(run("--json")[1])
-    assert (told["taken"], told["name"], told["made"]["where"]) == (True, need.name, "elsewhere")
+    document = json.loads(run("--json")[1])
+    assert (document["taken"], document["name"], document["made"]["where"]) == (
+        True,
+        need.name,
+        "elsewhere",
+    )
 
 
 def test_each_file_that_is_sent_is_told_on_standard_error(run, need, bucket):
     _, out, err = run()
-    sent = [
+    lines = [
         line
         for line in err.splitlines()
         if f"s3://{bucket}/{need.prefix}/adopted-" in line and '"sent"' in line
     ]
-    assert (len(sent), "sent" in out) == (34, False)
+    assert (len(lines), "sent" in out) == (34, False)
 
 
 def test_what_is_there_is_left_alone_and_said(run, need, store):

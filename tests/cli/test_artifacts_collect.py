@@ -42,8 +42,8 @@ def mine(specs: Path, bucket: str, aws: dict[str, str], monkeypatch: pytest.Monk
 def run(mine: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def act(*more: str) -> tuple[int, str, str]:
         code = main(["artifacts", "gc", "--env", ENV, *folders(mine), *more])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        output = capsys.readouterr()
+        return code, output.out, output.err
 
     return act
 
@@ -120,10 +120,10 @@ def test_json_is_one_document_with_every_set(run, store):
     put_set(store, STALE, "run")
     put_lease(store, "artifacts/held-000000000000", is_held=True)
 
-    told = json.loads(run("--json")[1])
+    document = json.loads(run("--json")[1])
 
-    assert (told["dry_run"], [each["prefix"] for each in told["removals"]]) == (True, [STALE])
-    assert [each["prefix"] for each in told["kept"]] == ["artifacts/held-000000000000"]
+    assert (document["dry_run"], [row["prefix"] for row in document["removals"]]) == (True, [STALE])
+    assert [row["prefix"] for row in document["kept"]] == ["artifacts/held-000000000000"]
 
 
 def test_what_another_environment_of_the_folder_uses_of_the_bucket_stays(run, mine, store):
@@ -255,9 +255,9 @@ def test_who_may_not_delete_is_told_which_right_is_missing(mine, proxy_store, pr
 def test_what_is_rendered_beside_the_declared_files_stays_wherever_the_command_runs(
     run, mine, store, tmp_path, monkeypatch
 ):
-    served = old_key(mine)
-    put_set(store, served.prefix, "run", served.as_fields())
-    write_manifest(mine, served.as_fields())
+    key = old_key(mine)
+    put_set(store, key.prefix, "run", key.as_fields())
+    write_manifest(mine, key.as_fields())
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     before = keys(store)

@@ -34,12 +34,12 @@ BUCKET = "rights-bucket"
 def commands(start: str) -> list[list[str]]:
     """Every command line of the documents that begins so, as arguments after its start."""
     text = "\n".join(DOCUMENTS).replace(" \\\n", " ")
-    quoted = [
+    command_lines = [
         line.split("#")[0]
         for line in re.findall(rf"^(?:\$ )?({start} .*)$", text, flags=re.MULTILINE)
     ]
-    quoted += re.findall(rf"`({start} [^`]*)`", text)
-    return [shlex.split(line)[len(start.split()) :] for line in quoted if "|" not in line]
+    command_lines += re.findall(rf"`({start} [^`]*)`", text)
+    return [shlex.split(line)[len(start.split()) :] for line in command_lines if "|" not in line]
 
 
 @pytest.mark.parametrize("words", commands("python -m tandem.artifacts"), ids=" ".join)
@@ -66,11 +66,11 @@ def test_every_refusal_of_the_documents_is_in_the_code() -> None:
         for part in ("artifacts", "aws")
         for path in (ROOT / "tandem" / part).rglob("*.py")
     )
-    joined = re.sub(r'"\s*\n\s*f?"', "", code)
+    one_line = re.sub(r'"\s*\n\s*f?"', "", code)
     fields = {"num_speculative_tokens: artifact", ", deployment"}
 
     assert [
-        part for part in dict.fromkeys(refusals()) if part not in joined and part not in fields
+        part for part in dict.fromkeys(refusals()) if part not in one_line and part not in fields
     ] == []
 
 
@@ -99,8 +99,8 @@ def act(
     """Run a documented command as somebody with just its rights, or with one right less."""
     write_environment(specs, BUCKET)
     owner = ObjectStore(BUCKET, enforcing.client("s3"))
-    for stored in owner.list(""):
-        owner.delete([stored.key])
+    for entry in owner.list(""):
+        owner.delete([entry.key])
     put_set(owner, STALE, "run")
     owner.client.create_multipart_upload(Bucket=BUCKET, Key=f"{STALE}/run/big")
     need = needed(specs)[-1]
@@ -118,19 +118,19 @@ def act(
     monkeypatch.setattr(ObjectStore, "now", lambda store: now(store) + timedelta(days=40))
 
     def run(command: str, without: str = "") -> int:
-        kept = (
+        own_actions = (
             [action for action in actions if action != without] for actions in rights()[command]
         )
         places = (
             f"arn:aws:s3:::{BUCKET}",
             [f"arn:aws:s3:::{BUCKET}/{top}/*" for top in ("models", "artifacts")],
         )
-        allowed = [
+        statements = [
             {"Effect": "Allow", "Action": actions, "Resource": resource}
-            for actions, resource in zip(kept, places, strict=True)
+            for actions, resource in zip(own_actions, places, strict=True)
             if actions
         ]
-        become(create_principal(enforcing, *allowed), monkeypatch)
+        become(create_principal(enforcing, *statements), monkeypatch)
         return main(["artifacts", *words[command], "--env", ENV, *folders(specs)])
 
     return run

@@ -25,8 +25,8 @@ Run = Callable[..., tuple[int, str, str]]
 def run(specs: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def act(*words: str) -> tuple[int, str, str]:
         code = main(["artifacts", "explain", "--env", ENV, *folders(specs), *words])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        output = capsys.readouterr()
+        return code, output.out, output.err
 
     return act
 

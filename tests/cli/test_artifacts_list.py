@@ -39,8 +39,8 @@ def mine(specs: Path, bucket: str, aws: dict[str, str]) -> Path:
 def run(mine: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def act(*more: str, env: str = ENV) -> tuple[int, str, str]:
         code = main(["artifacts", "list", "--env", env, *folders(mine), *more])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        output = capsys.readouterr()
+        return code, output.out, output.err
 
     return act
 
@@ -103,10 +103,10 @@ def test_what_another_environment_uses_of_the_bucket_is_not_stale(run, mine, sto
     copy_environment(mine, "other", "post-drafts-windows")
     store_needs(store, needed(mine))
 
-    found = rows(run)
-    assert {row["state"] for row in found.values()} == {"present"}
+    rows_by_name = rows(run)
+    assert {row["state"] for row in rows_by_name.values()} == {"present"}
     assert ["other:post-drafts-windows/qwen-sd-qwen3-0-6b-k5"] in [
-        row["used_by"] for row in found.values()
+        row["used_by"] for row in rows_by_name.values()
     ]
 
 

@@ -34,16 +34,16 @@ def test_the_arms_are_the_variants_at_their_services(post):
 
 
 def test_address_artifact_and_image_are_those_of_the_rendered_servers(post, root):
-    rendered = (root / "manifests" / "post-us-east-2" / "post" / "serve" / "serve.yaml").read_text()
+    manifest = (root / "manifests" / "post-us-east-2" / "post" / "serve" / "serve.yaml").read_text()
 
-    assert "port: 8000" in rendered
+    assert "port: 8000" in manifest
     for arm in post.arms:
         words = (
             f"name: {arm.name}\n  namespace: tandem-post",
             arm.artifact_key.rpartition("-")[2],
             f"image: {arm.image}",
         )
-        assert [word for word in words if word not in rendered] == []
+        assert [word for word in words if word not in manifest] == []
 
 
 def test_an_arm_knows_its_model_runtime_and_speculation(post):
@@ -55,18 +55,18 @@ def test_an_arm_knows_its_model_runtime_and_speculation(post):
 
 
 def test_some_variants_can_be_chosen_and_the_first_is_the_baseline():
-    chosen = select_arms(
+    run_arms = select_arms(
         CHOSEN,
         RunFlags(env="post-us-east-2", experiment="post", variants=("qwen-sd-vllm", "qwen-vllm")),
     )
-    assert [(arm.name, arm.role) for arm in chosen.arms] == [
+    assert [(arm.name, arm.role) for arm in run_arms.arms] == [
         ("qwen-sd-vllm", "baseline"),
         ("qwen-vllm", "variant"),
     ]
 
 
 def test_arms_without_a_name_are_numbered():
-    chosen = select_arms(
+    run_arms = select_arms(
         CHOSEN,
         RunFlags(
             baseline=(None, "http://h:1"),
@@ -75,7 +75,7 @@ def test_arms_without_a_name_are_numbered():
         ),
     )
 
-    assert [arm.name for arm in chosen.arms] == ["baseline", "variant", "variant-2"]
+    assert [arm.name for arm in run_arms.arms] == ["baseline", "variant", "variant-2"]
 
 
 ARMS = tuple(
@@ -98,8 +98,8 @@ def test_a_placement_of_no_arm_is_refused():
 )
 def test_a_model_is_for_all_arms_or_for_one(words, models):
     arms = ["--baseline", "a=http://h:1", "--variant", "b=http://h:2", "c=http://h:3"]
-    given = run_flags(*arms, "--model", *words, "--out", "x")
-    assert [arm.model for arm in select_arms(CHOSEN, given).arms] == models
+    flags = run_flags(*arms, "--model", *words, "--out", "x")
+    assert [arm.model for arm in select_arms(CHOSEN, flags).arms] == models
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,6 @@ def test_a_model_is_for_all_arms_or_for_one(words, models):
 )
 def test_a_model_of_no_arm_or_too_few_is_refused(words, said):
     arms = ["--baseline", "a=http://h:1", "--variant", "b=http://h:2"]
-    given = run_flags(*arms, "--model", *words, "--out", "x")
+    flags = run_flags(*arms, "--model", *words, "--out", "x")
     with pytest.raises(InputError, match=said):
-        select_arms(CHOSEN, given)
+        select_arms(CHOSEN, flags)

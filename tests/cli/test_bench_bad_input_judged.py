@@ -34,7 +34,7 @@ ASKED.insert(*control_numbers(FEWEST_ROUNDS, 1), ("base", "base#2"))
 def _lines() -> bytes:
     """A sound run: `base`, a `spec` twice as fast, four rounds and a control round, 2 classes of
     PROMPTS prompts."""
-    made = [
+    encoded_lines = [
         msgspec.json.encode(
             record(
                 request_id=f"{number}.{slot}.{class_}.{prompt}",
@@ -47,15 +47,15 @@ def _lines() -> bytes:
                 chunks=chunks((0.2 * scale, "text", 1), (0.29 * scale, "text", 7)),
             )
         )
-        for number, asked in enumerate(ASKED)
-        for slot, arm in enumerate(asked)
+        for number, pair in enumerate(ASKED)
+        for slot, arm in enumerate(pair)
         for class_ in CLASSES
         for prompt in range(PROMPTS)
         for scale in (
             (0.5 if arm == "spec" else 1.0) * (1 + 0.001 * ((7 * prompt + 3 * number + slot) % 5)),
         )
     ]
-    return b"\n".join(made)
+    return b"\n".join(encoded_lines)
 
 
 def _split_chunks(stated: list[tuple[float, str, int | None]]) -> Row:
@@ -109,7 +109,9 @@ class Run:
 
     def drop(self, rows: list[Row]) -> None:
         """Leave some requests out."""
-        self.rows = [row for row in self.rows if not any(row is one for one in rows)]
+        self.rows = [
+            row for row in self.rows if not any(row is unwanted_row for unwanted_row in rows)
+        ]
 
     def lines(self) -> list[bytes]:
         """Return the records file, line by line."""
@@ -134,8 +136,8 @@ class Run:
 
     def verdict(self) -> dict[str, Any]:
         """Return what was judged."""
-        found: dict[str, Any] = json.loads((self.folder / "verdict.json").read_bytes())
-        return found
+        document: dict[str, Any] = json.loads((self.folder / "verdict.json").read_bytes())
+        return document
 
 
 @pytest.fixture
@@ -222,10 +224,10 @@ def test_what_can_be_judged_is_judged(run, capsys, case):
 
     assert run.report() == code
 
-    said = capsys.readouterr()
-    assert sentence in words(said.out)
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", said.out + said.err)
-    assert max(len(line) for line in said.out.splitlines() if str(run.folder) not in line) <= 100
+    output = capsys.readouterr()
+    assert sentence in words(output.out)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", output.out + output.err)
+    assert max(len(line) for line in output.out.splitlines() if str(run.folder) not in line) <= 100
     assert run.verdict()["baseline"] == "base"
 
 
@@ -271,20 +273,20 @@ def test_what_cannot_be_read_is_refused_with_its_place(run, capsys, case):
 
     assert run.report() == 2
 
-    said = capsys.readouterr().err
-    assert re.match(rf"error: \S*{re.escape(place)}: ", said)
-    assert sentence in said
+    err = capsys.readouterr().err
+    assert re.match(rf"error: \S*{re.escape(place)}: ", err)
+    assert sentence in err
     assert not (run.folder / "verdict.json").exists()
 
 
 def test_the_order_of_the_lines_changes_nothing_that_is_concluded(run):
     run.report()
-    whole = run.verdict()
+    first = run.verdict()
     run.rows = run.rows[1::2] + run.rows[::2]
     run.report()
 
     for part in ("headlines", "cells", "controls", "equality", "acceptance", "cost"):
-        assert run.verdict()[part] == whole[part], part
+        assert run.verdict()[part] == first[part], part
 
 
 def test_a_folder_in_the_verdicts_way_is_named_and_the_rest_is_said(run, capsys):
@@ -292,8 +294,8 @@ def test_a_folder_in_the_verdicts_way_is_named_and_the_rest_is_said(run, capsys)
 
     assert run.report() == 0
 
-    said = capsys.readouterr()
-    assert "spec against base: FASTER" in said.out
-    assert said.err.startswith(
+    output = capsys.readouterr()
+    assert "spec against base: FASTER" in output.out
+    assert output.err.startswith(
         f"warning: {run.folder}/verdict.json: the verdict cannot be written: Is a directory"
     )

@@ -32,35 +32,35 @@ def runs(folder: Path, **changes: object) -> list[str]:
 
 def test_two_runs_that_were_compared_give_code_0(tmp_path, capsys):
     assert main(["bench", "compare", *runs(tmp_path)]) == 0
-    told = capsys.readouterr().out
-    assert "spec at concurrency 4: its own E2E" in told
-    assert "no noise floor" in told
+    out = capsys.readouterr().out
+    assert "spec at concurrency 4: its own E2E" in out
+    assert "no noise floor" in out
 
 
 def test_json_has_what_differs_and_every_row(tmp_path, capsys):
     assert main(["bench", "compare", *runs(tmp_path, seed=9), "--json"]) == 0
 
-    said = json.loads(capsys.readouterr().out)
-    assert said["schema"] == 2
-    assert [one["what"] for one in said["differences"]] == ["seed"]
-    assert {row["class"] for row in said["rows"]} == {"repeat"}
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == 2
+    assert [difference["what"] for difference in document["differences"]] == ["seed"]
+    assert {row["class"] for row in document["rows"]} == {"repeat"}
 
 
 def test_a_simulated_run_is_held_against_no_other(tmp_path, capsys):
     assert main(["bench", "compare", *runs(tmp_path, simulated=True)]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith(f"{SIMULATED_BAND}\n")
-    assert "differs: simulated (so nothing is called): false -> true" in told
+    out = capsys.readouterr().out
+    assert out.startswith(f"{SIMULATED_BAND}\n")
+    assert "differs: simulated (so nothing is called): false -> true" in out
 
 
 def test_suites_of_other_content_give_code_2_and_a_sentence(tmp_path, capsys):
-    other = SuiteEntry(name="real", sha256="1" * 64, prompts=24, classes=("repeat",))
+    suite = SuiteEntry(name="real", sha256="1" * 64, prompts=24, classes=("repeat",))
 
-    assert main(["bench", "compare", *runs(tmp_path, suites=(other,))]) == 2
+    assert main(["bench", "compare", *runs(tmp_path, suites=(suite,))]) == 2
 
-    told = capsys.readouterr().err
-    assert "suite real has other content" in told
-    assert "Traceback" not in told
+    err = capsys.readouterr().err
+    assert "suite real has other content" in err
+    assert "Traceback" not in err
 
 
 def test_a_run_in_which_a_control_failed_gives_code_4(tmp_path, capsys, monkeypatch):

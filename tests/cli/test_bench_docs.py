@@ -53,10 +53,10 @@ def test_every_message_of_the_page_is_in_the_code(message):
 
 
 def test_the_page_names_every_flag():
-    declared = {f"--{field.name.replace('_', '-')}" for field in fields(bench_flags.RunFlags)} - {
+    flags = {f"--{field.name.replace('_', '-')}" for field in fields(bench_flags.RunFlags)} - {
         "--recorded"
     }
-    assert {flag for flag in declared if flag not in PAGE} == set()
+    assert {flag for flag in flags if flag not in PAGE} == set()
 
 
 @pytest.mark.parametrize(

@@ -50,16 +50,16 @@ def world(specs, bucket, aws, endpoint, proxy, monkeypatch):  # noqa: ARG001 - t
 
 @pytest.fixture(scope="module")
 def pair():
-    made = Pair(Schedule(ttft_ms=5, step_ms=1, tokens=4))
-    yield made
-    made.end()
+    servers = Pair(Schedule(ttft_ms=5, step_ms=1, tokens=4))
+    yield servers
+    servers.end()
 
 
 @pytest.fixture(scope="module")
 def simulators():
-    made = Pair(Schedule(ttft_ms=5, step_ms=1, tokens=4, simulated="1"))
-    yield made
-    made.end()
+    servers = Pair(Schedule(ttft_ms=5, step_ms=1, tokens=4, simulated="1"))
+    yield servers
+    servers.end()
 
 
 def measured(folder, class_="chat", **changes):

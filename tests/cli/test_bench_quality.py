@@ -67,8 +67,8 @@ def write_items(path, count=ITEMS):
 
 def judge_quality(folder, *, wrong_every, items):
     """Ask both servers and judge the run; return the verdict's document."""
-    with serve_sums() as plain, serve_sums(wrong_every=wrong_every) as other:
-        point_arms(folder, plain, other)
+    with serve_sums() as plain, serve_sums(wrong_every=wrong_every) as variant:
+        point_arms(folder, plain, variant)
         assert main(["bench", "quality", str(folder), "--items", str(items)]) == 0
     main(["bench", "report", str(folder)])
     return json.loads((folder / "verdict.json").read_text())
@@ -100,8 +100,8 @@ def test_field_of_lm_eval_needs_its_samples(run_folder, capsys):
 
 
 def test_server_without_an_answer_is_an_external_failure(run_folder, capsys):
-    with serve_sums() as gone:
-        point_arms(run_folder, gone, gone)
+    with serve_sums() as server:
+        point_arms(run_folder, server, server)
     assert main(["bench", "quality", str(run_folder)]) == 3
     assert re.search(
         r"400 of 400 items have no answer; the first: sum-\d+: connect", capsys.readouterr().err

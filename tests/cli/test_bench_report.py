@@ -42,9 +42,9 @@ def write_pair(
             end_s=0.3 * scale * (1 + 0.001 * len(word)),
             chunks=chunks((0.2 * scale, "text", 1), (0.29 * scale, "text", 7)),
         )
-        for number, asked in enumerate(ASKED)
+        for number, pair in enumerate(ASKED)
         for name, scale in ends.items()
-        if name in asked
+        if name in pair
         for class_ in classes
         for word in WORDS
     ]
@@ -93,10 +93,10 @@ def test_a_folder_that_takes_no_summary_is_reported_all_the_same(tmp_path, capsy
 
     assert main(["bench", "report", str(folder)]) == 0
 
-    said = capsys.readouterr()
-    assert "concurrency 4: medians" in said.out
-    assert "warning: " in said.err
-    assert "the summary cannot be written" in said.err
+    output = capsys.readouterr()
+    assert "concurrency 4: medians" in output.out
+    assert "warning: " in output.err
+    assert "the summary cannot be written" in output.err
 
 
 def test_a_run_of_one_arm_says_that_there_is_nothing_to_compare(tmp_path, capsys):
@@ -111,9 +111,9 @@ def test_a_run_of_one_arm_says_that_there_is_nothing_to_compare(tmp_path, capsys
 def test_the_last_line_is_the_page_to_open(judged, capsys):
     assert main(["bench", "report", str(judged)]) == 0
 
-    said = capsys.readouterr().out
-    assert said.splitlines()[-1] == str(judged / "report.html")
-    assert "spec against base: FASTER (restarts not tested)" in said
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == str(judged / "report.html")
+    assert "spec against base: FASTER (restarts not tested)" in out
     assert (judged / "report.html").read_text().startswith("<!doctype html>")
 
 
@@ -146,8 +146,8 @@ def test_the_files_that_a_verdict_names_are_all_it_needs(judged, tmp_path):
 
     copy = tmp_path / "copy" / "run"
     copy.mkdir(parents=True)
-    needed = re.findall(r"\w+\.jsonl?", json.loads(verdict)["recompute"][1])
-    for name in needed:
+    names = re.findall(r"\w+\.jsonl?", json.loads(verdict)["recompute"][1])
+    for name in names:
         if (judged / name).exists():
             (copy / name).write_bytes((judged / name).read_bytes())
     main(["bench", "report", str(copy)])

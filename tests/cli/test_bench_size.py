@@ -74,19 +74,19 @@ def test_a_quick_run_takes_at_most_ten_minutes(arms):
 
 
 def test_the_default_asks_eight_prompts_a_class_at_concurrency_4():
-    asked = settings(arms=HOSTED)
+    run = settings(arms=HOSTED)
     real = load_suite("real").classes
 
-    assert asked.concurrency == (4,)
-    assert {class_: prompts_by_class(asked)[class_] for class_ in real} == dict.fromkeys(real, 8)
-    assert longest_answer(asked) == DEFAULT_SIZE.max_tokens
+    assert run.concurrency == (4,)
+    assert {class_: prompts_by_class(run)[class_] for class_ in real} == dict.fromkeys(real, 8)
+    assert longest_answer(run) == DEFAULT_SIZE.max_tokens
 
 
 def test_the_full_size_asks_all_that_the_suites_state():
-    asked = settings("--full", arms=HOSTED)
-    entries = [entry for block in asked.plan().blocks for entry in block.entries]
+    run = settings("--full", arms=HOSTED)
+    entries = [entry for block in run.plan().blocks for entry in block.entries]
 
-    assert (asked.concurrency, asked.manifest.prompts_per_class, asked.manifest.max_tokens) == (
+    assert (run.concurrency, run.manifest.prompts_per_class, run.manifest.max_tokens) == (
         None,
         None,
         None,
@@ -98,19 +98,19 @@ def test_the_full_size_asks_all_that_the_suites_state():
 
 @pytest.mark.parametrize("arms", [SERVERS, HOSTED], ids=["by address", "hosted"])
 def test_a_quick_run_asks_three_classes_of_the_suite_real(arms):
-    asked = settings("--quick", arms=arms)
-    assert [suite.name for suite in asked.suites] == ["real"]
-    assert prompts_by_class(asked) == {"repetition": 6, "code-edit": 6, "open-ended": 6}
-    assert (asked.concurrency, longest_answer(asked)) == ((4,), QUICK_SIZE.max_tokens)
+    run = settings("--quick", arms=arms)
+    assert [suite.name for suite in run.suites] == ["real"]
+    assert prompts_by_class(run) == {"repetition": 6, "code-edit": 6, "open-ended": 6}
+    assert (run.concurrency, longest_answer(run)) == ((4,), QUICK_SIZE.max_tokens)
 
 
 @pytest.mark.parametrize("more", [(), ("real",)], ids=["alone", "beside another"])
 def test_the_default_shortens_no_users_file(own_file, more):
-    asked = settings("--suite", own_file, *more)
-    assert {class_: prompts_by_class(asked)[class_] for class_ in CLASSES} == dict.fromkeys(
+    run = settings("--suite", own_file, *more)
+    assert {class_: prompts_by_class(run)[class_] for class_ in CLASSES} == dict.fromkeys(
         CLASSES, 10
     )
-    assert (longest_answer(asked), asked.concurrency) == (2000, (4,))
+    assert (longest_answer(run), run.concurrency) == (2000, (4,))
 
 
 @pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
@@ -130,8 +130,8 @@ def test_the_default_shortens_no_users_file(own_file, more):
     ),
 )
 def test_a_flag_stands_before_the_size(size, flags, field, value):
-    asked = settings(*size, *flags)
-    assert getattr(asked if field == "concurrency" else asked.manifest, field) == value
+    run = settings(*size, *flags)
+    assert getattr(run if field == "concurrency" else run.manifest, field) == value
 
 
 @pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
@@ -163,12 +163,12 @@ def test_the_page_has_the_minutes_of_each_size(row, arms):
 
 
 def test_the_page_has_the_plan_of_the_default():
-    asked = settings("--price", "35.76")
-    lines = list(describe_plan(asked, asked.plan(), estimate_run_s(asked.plan())))
-    [shown] = re.findall(r"^```\n(plan: .*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+    run = settings("--price", "35.76")
+    lines = list(describe_plan(run, run.plan(), estimate_run_s(run.plan())))
+    [block] = re.findall(r"^```\n(plan: .*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
 
-    assert len(lines) == len(shown.splitlines())
-    for line, part in zip(lines, shown.splitlines(), strict=True):
+    assert len(lines) == len(block.splitlines())
+    for line, part in zip(lines, block.splitlines(), strict=True):
         assert line.startswith(part.removesuffix(" ..."))
 
 
@@ -191,7 +191,7 @@ def test_the_help_has_the_figures_of_the_sizes(capsys):
         f"three classes, {QUICK_SIZE.prompts_per_class} prompts of each, {QUICK_SIZE.max_tokens}"
         " tokens" in text
     )
-    assert f"(default {DEFAULT_SIZE.prompts_per_class}; of a file all)" in text
-    assert f"(default {DEFAULT_SIZE.max_tokens}; of a file what it states)" in text
-    assert f"closed loops (default {DEFAULT_SIZE.concurrency[0]})" in text
-    assert f"(default {FEWEST_ROUNDS}; fewer give no verdict)" in text
+    assert f"(default: {DEFAULT_SIZE.prompts_per_class}; of a file, all)" in text
+    assert f"(default: {DEFAULT_SIZE.max_tokens}; of a file, what it states)" in text
+    assert f"requests at once (default: {DEFAULT_SIZE.concurrency[0]})" in text
+    assert f"(default: {FEWEST_ROUNDS}; fewer give no verdict)" in text

@@ -34,9 +34,9 @@ def pageless():
 
 @pytest.fixture(scope="module")
 def pair(pageless):  # noqa: ARG001 - runs of every scope are without their page
-    made = Pair(Schedule(ttft_ms=15, step_ms=2, tokens=4))
-    yield made
-    made.end()
+    servers = Pair(Schedule(ttft_ms=15, step_ms=2, tokens=4))
+    yield servers
+    servers.end()
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def flags(pair, tmp_path):
 
 def killed(flags, out, *more, after=8):
     """Kill a run once it has recorded so many requests more."""
-    had = len(records(out))
+    count = len(records(out))
     process = start([*flags, *more])
-    wait(lambda: len(records(out)) >= had + after, process)
+    wait(lambda: len(records(out)) >= count + after, process)
     process.kill()
     process.communicate()
     return [record["request_id"] for record in records(out)]
@@ -63,42 +63,42 @@ def resumed(pair, tmp_path_factory):
     flags = pair.flags(folder, TEXTS)
     out = folder / "out"
     killed(flags, out, "--out", str(out))
-    recorded = killed(flags, out, "--resume", str(out))
+    ids = killed(flags, out, "--resume", str(out))
     with (out / "records.jsonl").open("ab") as file:
         file.write(b'{"schema":1,"request_id":"a.r0.b0.')
     pair.forget()
-    with contextlib.redirect_stderr(io.StringIO()) as said:
+    with contextlib.redirect_stderr(io.StringIO()) as err:
         code = main([*flags, "--resume", str(out)])
-    asked = pair.asked()
+    sent_ids = pair.asked()
     main([*flags, "--out", str(folder / "whole")])
-    return code, recorded, asked, said.getvalue(), records(out), records(folder / "whole")
+    return code, ids, sent_ids, err.getvalue(), records(out), records(folder / "whole")
 
 
 def test_after_two_kills_no_request_is_missing_and_none_is_twice(resumed):
-    code, _, _, _, measured, _ = resumed
-    ids = [record["request_id"] for record in measured]
+    code, _, _, _, records_, _ = resumed
+    ids = [record["request_id"] for record in records_]
     assert code == 0
     assert len(ids) == len(set(ids)) == PLANNED
 
 
 def test_what_was_recorded_before_a_kill_is_not_asked_again(resumed):
-    _, recorded, asked, *_ = resumed
-    assert len(recorded) >= 16
-    assert set(asked).isdisjoint(recorded)
+    _, ids, sent_ids, *_ = resumed
+    assert len(ids) >= 16
+    assert set(sent_ids).isdisjoint(ids)
 
 
 def test_a_torn_line_is_named_and_its_request_asked_again(resumed):
-    _, recorded, _, said, *_ = resumed
-    assert f"records.jsonl:{len(recorded) + 1}: the last line is torn after 34 bytes" in said
-    assert "its request is sent again" in " ".join(said.split())
+    _, ids, _, err, *_ = resumed
+    assert f"records.jsonl:{len(ids) + 1}: the last line is torn after 34 bytes" in err
+    assert "its request is sent again" in " ".join(err.split())
 
 
 def test_a_resumed_run_measures_the_same_requests_as_one_that_was_never_stopped(resumed):
-    *_, cut, whole = resumed
+    *_, cut, unbroken = resumed
     fields = ("request_id", "arm", "class", "prompt_id", "round", "repeat", "slot", "concurrency")
 
     assert {tuple(record[field] for field in fields) for record in cut} == {
-        tuple(record[field] for field in fields) for record in whole
+        tuple(record[field] for field in fields) for record in unbroken
     }
 
 
@@ -110,11 +110,11 @@ def test_an_interrupted_run_ends_with_130_a_summary_and_the_way_on(flags, tmp_pa
     process = start([*flags, "--out", str(out)])
     wait(lambda: len(records(out)) >= 8, process)
     process.send_signal(number)
-    table, said = process.communicate()
+    table, err = process.communicate()
 
     assert process.returncode == 130
-    assert f"go on with: tandem bench run --resume {out}" in said
-    assert "Traceback" not in said
+    assert f"go on with: tandem bench run --resume {out}" in err
+    assert "Traceback" not in err
     assert json.loads((out / "manifest.json").read_text())["ended"]["reason"] == "interrupted"
     assert len(json.loads((out / "summary.json").read_text())["requests"]) > 0
     assert "concurrency 2" in table
@@ -129,9 +129,9 @@ def test_a_second_signal_ends_the_process_at_once(pair, tmp_path):
     process.send_signal(signal.SIGINT)
     assert "stopping" in next(line for line in process.stderr if "stopping" in line)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=4)  # before the grace of 5 s is over
+    _, err = process.communicate(timeout=4)  # before the grace of 5 s is over
 
-    assert (process.returncode, "ended at once" in said) == (130, True)
+    assert (process.returncode, "ended at once" in err) == (130, True)
 
 
 @pytest.mark.parametrize("signals", [2, pytest.param(1, marks=pytest.mark.proof)])
@@ -149,8 +149,8 @@ def test_signals_end_a_run_whose_reader_is_gone(pair, tmp_path, signals):
 
     process.wait(timeout=GRACE_S + 10 if signals == 1 else GRACE_S - 1)
 
-    ended = json.loads((out / "manifest.json").read_text())["ended"]
-    assert (ended is None) == (signals == 2)
+    document = json.loads((out / "manifest.json").read_text())["ended"]
+    assert (document is None) == (signals == 2)
 
 
 @pytest.fixture(scope="module")
@@ -163,18 +163,18 @@ def full(pair, tmp_path_factory):
         [*flags, "--out", str(folder / "out")],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
     )
-    _, said = process.communicate()
-    return process.returncode, said, len(records(folder / "out")), flags, folder / "out"
+    _, err = process.communicate()
+    return process.returncode, err, len(records(folder / "out")), flags, folder / "out"
 
 
 def test_a_full_disk_ends_with_3_and_the_file_and_leaves_what_was_recorded(full):
-    code, said, kept, _, out = full
+    code, err, count, _, out = full
 
     assert code == 3
-    assert f"error: {out / 'records.jsonl'}: " in said
-    assert "the records written before are kept" in " ".join(said.split())
-    assert 0 < kept < PLANNED
-    assert "Traceback" not in said
+    assert f"error: {out / 'records.jsonl'}: " in err
+    assert "the records written before are kept" in " ".join(err.split())
+    assert 0 < count < PLANNED
+    assert "Traceback" not in err
 
 
 def test_what_a_full_disk_stopped_goes_on_once_there_is_room(full):
@@ -240,8 +240,8 @@ def test_a_price_given_later_replaces_the_recorded_one(finished):
 
 def test_a_run_is_not_resumed_with_another_server(finished, capsys):
     flags, out = finished
-    swapped = [part.replace("/v1", "") if part.startswith("b=") else part for part in flags]
-    assert main([*swapped, "--resume", str(out)]) == 2
+    other_flags = [part.replace("/v1", "") if part.startswith("b=") else part for part in flags]
+    assert main([*other_flags, "--resume", str(out)]) == 2
     assert "arms[b].url was " in capsys.readouterr().err
 
 

@@ -27,9 +27,9 @@ def test_check_names_file_line_value_and_allowed(specs, capsys):
 
     assert main(["check", *folders(specs)]) == 2
 
-    error, allowed, *_ = capsys.readouterr().err.splitlines()
+    error, choices, *_ = capsys.readouterr().err.splitlines()
     assert error.endswith('post-us-east-2.yaml:21: capacity.kind: got "rented"')
-    assert allowed == "  allowed  capacity-block, reservation, spot, on-demand"
+    assert choices == "  allowed  capacity-block, reservation, spot, on-demand"
 
 
 def test_with_json_a_fault_of_the_world_is_a_document_too(specs, monkeypatch, capsys):
@@ -39,8 +39,8 @@ def test_with_json_a_fault_of_the_world_is_a_document_too(specs, monkeypatch, ca
     monkeypatch.setattr("tandem.cli.program._run_command", fails)
 
     assert main(["check", "--json", *folders(specs)]) == 3
-    said = {"error": {"problem": "the disk is gone", "where": "", "change": ""}, "exit_code": 3}
-    assert json.loads(capsys.readouterr().out) == said
+    sentence = {"error": {"problem": "the disk is gone", "where": "", "change": ""}, "exit_code": 3}
+    assert json.loads(capsys.readouterr().out) == sentence
 
 
 @pytest.mark.parametrize("name", ["x" * 31, "a/b", "", "gitops", "a\n"])
@@ -148,11 +148,11 @@ def test_render_says_to_deploy_workloads_before_a_new_experiment_is_synced(specs
     first = capsys.readouterr().out
     main(command)
 
-    said = (
+    sentence = (
         "deploy Workloads before this is synced: npx cdk deploy dev-trn2-3xlarge/Workloads -c"
         " env=dev-trn2-3xlarge"
     )
-    assert (said in first, "tandem-dev, runner-system start without credentials" in first) == (
+    assert (sentence in first, "tandem-dev, runner-system start without credentials" in first) == (
         True,
         True,
     )

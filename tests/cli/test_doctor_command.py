@@ -63,7 +63,7 @@ def ran(
     endpoint, session: boto3.Session, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Ran]:
     """A committed environment examined, as text and as JSON."""
-    found = {}
+    results = {}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in variables(
             endpoint, endpoint.url, tmp_path_factory.mktemp("home")
@@ -77,8 +77,8 @@ def ran(
             POST: (POST, "--verbose"),
         }.items():
             with contextlib.redirect_stdout(io.StringIO()) as out:
-                found[key] = Ran(run(ROOT, "--env", *arguments), out.getvalue())
-    return found
+                results[key] = Ran(run(ROOT, "--env", *arguments), out.getvalue())
+    return results
 
 
 def test_a_committed_example_fails_as_bad_input(ran):
@@ -99,11 +99,13 @@ def test_the_first_line_has_the_counts_and_the_exit_code(ran):
 
 
 def test_json_has_the_same_facts(ran):
-    told = " ".join(ran[POST].out.split())
-    said = json.loads(ran["json"].out)
-    assert said["exit_code"] == ran[POST].code
-    assert [line["message"] for line in said["lines"] if line["message"] not in told] == []
-    assert sum(said["counts"].values()) == len(said["lines"]) + said["counts"]["skipped"]
+    text = " ".join(ran[POST].out.split())
+    document = json.loads(ran["json"].out)
+    assert document["exit_code"] == ran[POST].code
+    assert [line["message"] for line in document["lines"] if line["message"] not in text] == []
+    assert (
+        sum(document["counts"].values()) == len(document["lines"]) + document["counts"]["skipped"]
+    )
 
 
 def test_without_credentials_there_is_one_line(specs, monkeypatch, capsys):

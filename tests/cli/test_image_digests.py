@@ -21,12 +21,12 @@ class Registry(BaseHTTPRequestHandler):
     """Knows one tag, 1.0 of neuron/server, and its digest."""
 
     def do_HEAD(self) -> None:
-        known = self.path in {
+        is_there = self.path in {
             "/v2/neuron/server/manifests/1.0",
             f"/v2/neuron/server/manifests/{DIGEST}",
         }
-        self.send_response(200 if known else 404)
-        if known:
+        self.send_response(200 if is_there else 404)
+        if is_there:
             self.send_header("Docker-Content-Digest", DIGEST)
             self.send_header("Content-Type", "application/vnd.oci.image.manifest.v1+json")
         self.end_headers()

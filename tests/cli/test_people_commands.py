@@ -90,9 +90,13 @@ def become(
     monkeypatch.setattr("tandem.guard.fleet_changes.POLL_INTERVAL", timedelta(seconds=0.05))
 
     def act(kind: PeopleKind) -> RolePrincipal:
-        documents = [build_policy(deployed.environment, one) for one in list_policy_kinds(kind)]
+        documents = [
+            build_policy(deployed.environment, policy_kind)
+            for policy_kind in list_policy_kinds(kind)
+        ]
         who = create_principal(
-            deployed.endpoint, *(statement for one in documents for statement in one["Statement"])
+            deployed.endpoint,
+            *(statement for document in documents for statement in document["Statement"]),
         )
         for name, value in {
             **deployed.endpoint.client_environment(tmp_path),
@@ -106,13 +110,13 @@ def become(
 
 
 def refusal(act: Callable[[], object]) -> str:
-    with pytest.raises(ClientError) as refused:
+    with pytest.raises(ClientError) as raised_error:
         act()
-    return str(refused.value.response["Error"]["Code"])
+    return str(raised_error.value.response["Error"]["Code"])
 
 
 def asked(front: FaultProxy) -> set[str]:
-    return {one.operation for one in front.log}
+    return {call.operation for call in front.log}
 
 
 def wanted(*commands: str) -> set[str]:
@@ -120,8 +124,10 @@ def wanted(*commands: str) -> set[str]:
 
 
 def stacks(fleet: Fleet) -> list[str]:
-    found = fleet.client("cloudformation").describe_stacks()["Stacks"]
-    return [one["StackName"] for one in found if one["StackName"].startswith(f"{fleet.name}-")]
+    listing = fleet.client("cloudformation").describe_stacks()["Stacks"]
+    return [
+        stack["StackName"] for stack in listing if stack["StackName"].startswith(f"{fleet.name}-")
+    ]
 
 
 @pytest.mark.proof
@@ -141,13 +147,13 @@ def test_who_may_not_start_is_denied_and_nothing_is_raised(deployed, become, kin
     assert (code, deployed.states()) == (3, [])
     assert "AccessDenied" in capsys.readouterr().err
     mine = deployed.guarded
-    raised = {
+    request = {
         "clusterName": mine.cluster,
         "nodegroupName": mine.node_group,
         "scalingConfig": {"desiredSize": 1},
     }
     assert (
-        refusal(lambda: who.client("eks").update_nodegroup_config(**raised))
+        refusal(lambda: who.client("eks").update_nodegroup_config(**request))
         == "AccessDeniedException"
     )
     assert deployed.states() == []
@@ -170,14 +176,14 @@ def test_who_may_not_destroy_is_denied_and_nothing_goes(deployed, become, capsys
 def test_an_operator_starts_stops_and_clears(deployed, become, front, capsys):
     become("operator")
 
-    started = deployed.tandem("start", "--hours", "1", "--yes")
-    assert (started, capsys.readouterr().err) == (0, "")
+    start_code = deployed.tandem("start", "--hours", "1", "--yes")
+    assert (start_code, capsys.readouterr().err) == (0, "")
     deployed.until(["running"])
     assert asked(front) <= wanted("start")
 
     front.forget()
-    stopped = deployed.tandem("stop", "--wait")
-    assert (stopped, deployed.states(), deployed.get(FENCE_KEY)["state"]) == (0, [], "stopping")
+    stop_code = deployed.tandem("stop", "--wait")
+    assert (stop_code, deployed.states(), deployed.get(FENCE_KEY)["state"]) == (0, [], "stopping")
     assert asked(front) <= wanted("stop")
 
     front.forget()
@@ -194,8 +200,8 @@ def test_an_operator_destroys_what_is_not_protected(deployed, become, front, cap
 
     code = deployed.tandem("destroy", "--yes-i-mean", deployed.name, "--poll-s", "0.05", "--json")
 
-    said = json.loads(capsys.readouterr().out)
-    assert (stacks(deployed), said["unsearched"]) == ([], {})
+    document = json.loads(capsys.readouterr().out)
+    assert (stacks(deployed), document["unsearched"]) == ([], {})
     assert code in {0, 1}  # the small world around it is no stack's, and told as orphans
     assert asked(front) <= wanted("destroy")
 
@@ -209,8 +215,8 @@ def test_what_is_protected_is_an_admins_to_destroy(deployed, become, front, caps
     words = ["--yes-i-mean", deployed.name, "--poll-s", "0.05"]
 
     become("operator")
-    denied = deployed.tandem("destroy", *words)
-    assert (denied, stacks(deployed)) == (3, [name])
+    code = deployed.tandem("destroy", *words)
+    assert (code, stacks(deployed)) == (3, [name])
     assert "UpdateTerminationProtection" in capsys.readouterr().err
 
     become("admin")

@@ -34,31 +34,29 @@ def test_a_tpot_gives_a_range_of_a_factor_of_two(capsys):
 
 def test_a_load_above_the_published_has_no_figure_and_says_so(capsys):
     assert run(*PLAN, "--tpot", "20", "--concurrency", "1,4") == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "no figure above concurrency 2" in printed
-    assert "Qwen/Qwen3-1.7B 5 4 3.36 - - -" in printed
+    text = " ".join(capsys.readouterr().out.split())
+    assert "no figure above concurrency 2" in text
+    assert "Qwen/Qwen3-1.7B 5 4 3.36 - - -" in text
 
 
 def test_a_mixture_of_experts_has_no_number_and_the_command_to_get_one(monkeypatch, capsys):
     monkeypatch.setitem(forecast.TARGET_KINDS, "qwen3", "mixture of experts")
     assert run(*PLAN, "--tpot", "20") == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert printed.startswith(
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith(
         "No speed-up can be forecast for Qwen/Qwen3-32B: of its kind (mixture of experts"
     )
-    assert "tandem run post --env NAME --hours 8" in printed
-    assert TIMES not in printed
-    assert "gains above" not in printed
+    assert "tandem run post --env NAME --hours 8" in text
+    assert TIMES not in text
+    assert "gains above" not in text
 
 
 def test_sources_list_each_published_row_of_the_kind_with_its_date(capsys):
     assert run(*PLAN, "--sources") == 0
-    printed = capsys.readouterr().out
-    assert (
-        "qwen3-8b-dflash-4 (another implementation): window 4, 2.31 tokens a step, 1.70" in printed
-    )
-    assert "tutorial-eagle3-speculative-decoding-llama-3-1.md, Step 2 (2026-06-11)" in printed
-    assert "gpt-oss" not in printed
+    out = capsys.readouterr().out
+    assert "qwen3-8b-dflash-4 (another implementation): window 4, 2.31 tokens a step, 1.70" in out
+    assert "tutorial-eagle3-speculative-decoding-llama-3-1.md, Step 2 (2026-06-11)" in out
+    assert "gpt-oss" not in out
 
 
 def test_equal_drafts_are_not_told_apart(capsys):
@@ -70,12 +68,11 @@ def test_equal_drafts_are_not_told_apart(capsys):
 
 def test_without_an_environment_it_names_the_node_it_takes_and_no_price(capsys):
     assert run("plan", "post") == 0
-    printed = " ".join(capsys.readouterr().out.split())
+    text = " ".join(capsys.readouterr().out.split())
     assert (
-        "price unknown: no environment is named, so the node is taken to be a trn2.48xlarge"
-        in printed
+        "price unknown: no environment is named, so the node is taken to be a trn2.48xlarge" in text
     )
-    assert "USD" not in printed
+    assert "USD" not in text
 
 
 def test_without_an_environment_an_illegal_experiment_is_refused(capsys, tmp_path):

@@ -69,9 +69,9 @@ def test_an_arm_and_a_class_with_control_characters_are_printed_without(
     name, hostile_run, tmp_path, capsys
 ):
     main(COMMANDS[name](hostile_run, tmp_path))
-    said = capsys.readouterr()
-    assert "ev" in said.out + said.err
-    assert count_controls(said.out + said.err) == {}
+    output = capsys.readouterr()
+    assert "ev" in output.out + output.err
+    assert count_controls(output.out + output.err) == {}
 
 
 def test_a_flag_with_control_characters_is_refused_without(capsys):

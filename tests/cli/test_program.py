@@ -57,9 +57,9 @@ def test_completion_knows_commands_and_flags(shell, capsys):
 def test_what_is_refused_is_one_document_and_one_sentence(words, capsys):
     assert main([*words, "--json"]) == 2
 
-    captured = capsys.readouterr()
-    document = json.loads(captured.out)
-    assert (document["exit_code"], captured.err.startswith("error: ")) == (2, True)
+    output = capsys.readouterr()
+    document = json.loads(output.out)
+    assert (document["exit_code"], output.err.startswith("error: ")) == (2, True)
     assert {"problem", "where", "change"} <= set(document["error"])
 
 
@@ -78,10 +78,10 @@ def test_colours_are_of_a_terminal_alone(variables, is_coloured):
     )
     os.close(writer)
 
-    printed = os.read(reader, 10_000)
+    screen = os.read(reader, 10_000)
     os.close(reader)
 
-    assert (b"nowhere" in printed, b"\x1b[1;31m" in printed) == (True, is_coloured)
+    assert (b"nowhere" in screen, b"\x1b[1;31m" in screen) == (True, is_coloured)
 
 
 @pytest.mark.parametrize("action", [[], ["--end"], ["--release"]], ids=str)
@@ -109,9 +109,9 @@ def test_a_pipe_that_is_closed_early_is_no_traceback():
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        printed = process.stderr.read()
+        screen = process.stderr.read()
 
-    assert (process.returncode, b"Error" in printed) == (0, False)
+    assert (process.returncode, b"Error" in screen) == (0, False)
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ def saying(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def act(said: dict[str, Any]) -> None:
         def spelt(*of: Any) -> dict[str, Any]:
-            wanted = build_stop_schedule(*of)
-            return {**wanted, "Target": {**wanted["Target"], "Input": json.dumps(said)}}
+            schedule = build_stop_schedule(*of)
+            return {**schedule, "Target": {**schedule["Target"], "Input": json.dumps(said)}}
 
         monkeypatch.setattr(stop_proof, "build_stop_schedule", spelt)
 
@@ -73,19 +73,19 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def schedules(fleet: Fleet) -> list[str]:
-    listed = fleet.client("scheduler").list_schedules(GroupName=fleet.guarded.schedule_group)[
+    listing = fleet.client("scheduler").list_schedules(GroupName=fleet.guarded.schedule_group)[
         "Schedules"
     ]
-    return [one["Name"] for one in listed]
+    return [schedule["Name"] for schedule in listing]
 
 
 def letters(fleet: Fleet) -> list[Any]:
     sqs = fleet.client("sqs")
     url = sqs.get_queue_url(QueueName=names.dead_letter_queue_name(fleet.environment))["QueueUrl"]
-    counted = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     return [
-        counted["ApproximateNumberOfMessages"],
-        counted["ApproximateNumberOfMessagesNotVisible"],
+        attributes["ApproximateNumberOfMessages"],
+        attributes["ApproximateNumberOfMessagesNotVisible"],
     ]
 
 
@@ -118,23 +118,23 @@ def lease(fleet: Fleet, minutes: float) -> None:
 def test_eks_takes_the_call_and_nothing_is_left_behind(fleet, capsys):
     assert fleet.tandem(*PROVE) == 0
 
-    told = capsys.readouterr().out
+    out = capsys.readouterr().out
     eks = fleet.client("eks")
     (update,) = eks.list_updates(
         name=fleet.guarded.cluster, nodegroupName=fleet.guarded.node_group
     )["updateIds"]
-    assert f"(its update {update})" in " ".join(told.split())
-    assert "1 ok; exit code 0" in told
+    assert f"(its update {update})" in " ".join(out.split())
+    assert "1 ok; exit code 0" in out
     assert (schedules(fleet), letters(fleet), fleet.states()) == ([], ["0", "0"], [])
 
 
 def test_what_is_sent_is_the_target_of_a_start_but_for_its_patience(fleet, waiting):
     group = fleet.guarded.schedule_group
-    sent = []
+    bodies = []
 
     def read(_: float) -> None:
         (name,) = schedules(fleet)
-        sent.append(fleet.client("scheduler").get_schedule(GroupName=group, Name=name))
+        bodies.append(fleet.client("scheduler").get_schedule(GroupName=group, Name=name))
         raise KeyboardInterrupt
 
     waiting(read)
@@ -154,14 +154,14 @@ def test_what_is_sent_is_the_target_of_a_start_but_for_its_patience(fleet, waiti
     )
     start = build_stop_schedule(fleet.guarded, lease)
     for name in ("Arn", "RoleArn", "Input", "DeadLetterConfig"):
-        assert sent[0]["Target"][name] == start["Target"][name]
+        assert bodies[0]["Target"][name] == start["Target"][name]
     for name in (
         "ActionAfterCompletion",
         "FlexibleTimeWindow",
         "ScheduleExpressionTimezone",
         "State",
     ):
-        assert sent[0][name] == start[name]
+        assert bodies[0][name] == start[name]
 
 
 # it is refused
@@ -205,9 +205,9 @@ def test_a_throttled_target_proves_nothing_and_its_letter_is_taken_out(fleet, ca
     fleet.endpoint.set_fleet(knobs.FleetBehavior(throttles=True, retry_delay_s=0.05))
 
     assert fleet.tandem(*PROVE) == 3
-    told = " ".join(capsys.readouterr().out.split())
-    assert "unknown prove-stop" in told
-    assert "ThrottlingException: Rate exceeded" in told
+    text = " ".join(capsys.readouterr().out.split())
+    assert "unknown prove-stop" in text
+    assert "ThrottlingException: Rate exceeded" in text
     assert (schedules(fleet), letters(fleet)) == ([], ["0", "0"])
 
 
@@ -222,9 +222,9 @@ def test_a_payload_that_eks_does_not_take_fails_with_the_letters_words(fleet, sa
     )
 
     assert fleet.tandem(*PROVE) == 3
-    told = " ".join(capsys.readouterr().out.split())
-    assert "fail prove-stop" in told
-    assert "unknown member ScalingConfig.minSize" in told
+    text = " ".join(capsys.readouterr().out.split())
+    assert "fail prove-stop" in text
+    assert "unknown member ScalingConfig.minSize" in text
     assert letters(fleet) == ["0", "0"]
 
 
@@ -258,18 +258,18 @@ def test_a_group_of_schedules_that_is_missing_asks_for_guard(fleet, capsys):
 
 
 def test_a_stop_in_the_same_minute_leaves_it_unknown(fleet, waiting, capsys):
-    stopped: list[int] = []
+    calls: list[int] = []
 
     def stops(for_s: float) -> None:
-        if not stopped:
-            stopped.append(fleet.tandem("stop"))
+        if not calls:
+            calls.append(fleet.tandem("stop"))
         time.sleep(for_s)
 
     waiting(stops, ahead_s=2.0)
 
     assert fleet.tandem(*PROVE) == 3
-    assert "it is not clear whose update this was" in " ".join(capsys.readouterr().out.split())
-    assert stopped == [0]
+    assert "whose update it was cannot be told" in " ".join(capsys.readouterr().out.split())
+    assert calls == [0]
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,9 @@ def proven(
         rights = build_command_policy(fleet.environment, "doctor", "doctor --prove-stop")[
             "Statement"
         ]
-        who = create_principal(enforcing, *(one for one in rights if without not in one["Action"]))
+        who = create_principal(
+            enforcing, *(right for right in rights if without not in right["Action"])
+        )
         for name, value in {**enforcing.client_environment(tmp_path), **who.environment()}.items():
             monkeypatch.setenv(name, value)
         return fleet.tandem("doctor", "--prove-stop"), fleet
@@ -88,29 +90,29 @@ def told(capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_with_the_printed_policy_and_the_roles_rights_it_is_proven(proven):
     code, fleet = proven(*proven.rights)
-    listed = fleet.client("scheduler").list_schedules(GroupName=fleet.guarded.schedule_group)[
+    listing = fleet.client("scheduler").list_schedules(GroupName=fleet.guarded.schedule_group)[
         "Schedules"
     ]
-    assert (code, listed) == (0, [])
+    assert (code, listing) == (0, [])
 
 
 def test_a_role_that_scheduler_may_not_have_asks_for_guard(proven, capsys):
     code, _ = proven(*proven.rights, trust=None)
 
-    said = told(capsys)
+    text = told(capsys)
     assert code == 3
-    assert "fail prove-stop no start can arm a stop" in said
-    assert "do deploy Guard" in said
+    assert "fail prove-stop no start can arm a stop" in text
+    assert "do deploy Guard" in text
 
 
 def test_a_role_without_its_right_fails_with_the_letters_words(proven, capsys):
     code, _ = proven(proven.rights[1])
 
-    said = told(capsys)
+    text = told(capsys)
     assert code == 3
-    assert "fail prove-stop Scheduler gave the call up" in said
-    assert "AccessDenied" in said
-    assert "do deploy Guard" in said
+    assert "fail prove-stop Scheduler gave the call up" in text
+    assert "AccessDenied" in text
+    assert "do deploy Guard" in text
 
 
 def test_who_may_not_pass_the_role_is_told_so(proven, capsys):

@@ -45,8 +45,8 @@ def check(
 
 def told(specs: Path, against: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """What --json says, by experiment/variant."""
-    found = json.loads(check(specs, against, capsys, "--json")[1])["recompiles"]
-    return {f"{change['experiment']}/{change['variant']}": change for change in found["variants"]}
+    changes = json.loads(check(specs, against, capsys, "--json")[1])["recompiles"]
+    return {f"{change['experiment']}/{change['variant']}": change for change in changes["variants"]}
 
 
 def referring(name: str, map_name: str) -> dict[str, Any]:
@@ -62,8 +62,8 @@ def rendered(specs: Path, out: Path) -> Path:
     for path in (specs / "experiments").glob("post*.yaml"):
         experiment = parse_record(Experiment, read_document(path), name=path.stem)
         keys = {
-            each.name: compute_artifact_key(experiment, each, load_catalogue())
-            for each in experiment.all_variants()
+            variant.name: compute_artifact_key(experiment, variant, load_catalogue())
+            for variant in experiment.all_variants()
         }
         maps = [
             {
@@ -127,10 +127,10 @@ def test_an_artifact_that_two_experiments_need_is_compiled_once(specs, before, c
     for file in ("post", "post-drafts-windows"):
         edit(specs, "async_mode: false", "async_mode: true", f"experiments/{file}.yaml")
 
-    found = json.loads(check(specs, before, capsys, "--json")[1])["recompiles"]
+    changes = json.loads(check(specs, before, capsys, "--json")[1])["recompiles"]
 
-    names = {change["now"] for change in found["variants"] if change["compiles"]}
-    assert found["environments"][ENVIRONMENT]["artifacts"] == len(names)
+    names = {change["now"] for change in changes["variants"] if change["compiles"]}
+    assert changes["environments"][ENVIRONMENT]["artifacts"] == len(names)
 
 
 def test_a_compile_on_a_cpu_node_has_no_price(specs, before, capsys):
@@ -145,8 +145,8 @@ def test_a_compile_on_a_cpu_node_has_no_price(specs, before, capsys):
 
 def test_a_renamed_variant_takes_the_artifact_it_had(specs, before, capsys):
     edit(specs, "name: qwen-sd-vllm", "name: fast")
-    found = told(specs, before / "post.yaml", capsys)
-    assert (found["post/fast"]["same_as"], found["post/qwen-sd-vllm"]["verdict"]) == (
+    changes = told(specs, before / "post.yaml", capsys)
+    assert (changes["post/fast"]["same_as"], changes["post/qwen-sd-vllm"]["verdict"]) == (
         "post/qwen-sd-vllm",
         "gone",
     )
@@ -167,8 +167,8 @@ def test_a_new_variant_is_told_with_what_it_compiles(specs, before, capsys):
 def test_keys_in_rendered_manifests_are_compared(specs, tmp_path, capsys):
     manifests = rendered(specs, tmp_path / "manifests")
     edit(specs, "num_speculative_tokens: 7", "num_speculative_tokens: 6")
-    found = told(specs, manifests, capsys)
-    assert [name for name, change in found.items() if change["verdict"] != "same artifact"] == [
+    changes = told(specs, manifests, capsys)
+    assert [name for name, change in changes.items() if change["verdict"] != "same artifact"] == [
         "post/qwen-sd-vllm"
     ]
 
@@ -230,8 +230,8 @@ def test_an_old_experiment_of_an_unknown_model_is_not_compared(specs, before, ca
 
 
 def test_a_file_that_is_named_after_no_experiment_gives_2_and_names_them(specs, before, capsys):
-    other = (before / "post.yaml").rename(before / "old.yaml")
-    code = main(["check", ENVIRONMENT, *folders(specs), "--against", str(other)])
+    file = (before / "post.yaml").rename(before / "old.yaml")
+    code = main(["check", ENVIRONMENT, *folders(specs), "--against", str(file)])
     assert (code, "post, post-drafts-windows" in capsys.readouterr().err) == (2, True)
 
 

@@ -24,27 +24,27 @@ ENV = "post-us-east-2"
 NAMESPACE = "tandem-post"
 BLOCKS = re.findall(r"^```\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
 OBJECTS: list[dict[str, Any]] = [
-    found
+    body
     for path in (ROOT / "manifests" / ENV / "post").rglob("*.yaml")
-    for found in yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)
-    if "metadata" in found
+    for body in yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)
+    if "metadata" in body
 ]
 [TASK_PROGRAM] = re.findall(r"<<'TASK'\n(.*?)^TASK$", PAGE, flags=re.DOTALL | re.MULTILINE)
 RUNNER = (ROOT / "manifests" / ENV / "runner" / "runner.yaml").read_text()
 
 
 def named(kind: str) -> set[str]:
-    return {found["metadata"]["name"] for found in OBJECTS if found["kind"] == kind}
+    return {body["metadata"]["name"] for body in OBJECTS if body["kind"] == kind}
 
 
 def test_jobs_are_made_of_the_rendered_cron_jobs():
-    started = set(re.findall(r"--from=cronjob/(\S+)", PAGE.replace("`", " ")))
-    assert started == named("CronJob")
+    jobs = set(re.findall(r"--from=cronjob/(\S+)", PAGE.replace("`", " ")))
+    assert jobs == named("CronJob")
 
 
 def test_logs_are_of_jobs_that_were_made():
-    made = set(re.findall(r"--from=cronjob/\S+ ([\w-]+)", PAGE))
-    assert set(re.findall(r"job/([\w-]+)", PAGE.replace("cronjob/", ""))) <= made
+    jobs = set(re.findall(r"--from=cronjob/\S+ ([\w-]+)", PAGE))
+    assert set(re.findall(r"job/([\w-]+)", PAGE.replace("cronjob/", ""))) <= jobs
 
 
 def test_deployments_and_namespaces_are_rendered():

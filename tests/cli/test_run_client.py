@@ -141,16 +141,19 @@ def test_steps_come_in_their_order_and_what_has_ended_is_read_once(client, fleet
 def test_a_denial_names_the_kind_of_people_that_may(kind, ask, client, fleet, proxy):
     operations = ("GetObject", "PutObject", "ListObjects*", "FilterLogEvents")
     proxy.use(*(FaultRule(operation=name, fault=ACCESS_DENIED_FAULT) for name in operations))
-    with pytest.raises(AccessDeniedError, match=f"the rights of {kind}") as raised:
+    with pytest.raises(AccessDeniedError, match=f"the rights of {kind}") as raised_error:
         ask(client)
-    assert names.people_policy_name(fleet.environment, kind) in raised.value.change
+    assert names.people_policy_name(fleet.environment, kind) in raised_error.value.change
 
 
 def test_what_fails_for_a_person_is_not_said_to_be_tried_again_by_the_runner(client, proxy):
     proxy.use(FaultRule(operation="GetObject", fault=StatusFault(status=503, code="SlowDown")))
-    with pytest.raises(ExternalError) as raised:
+    with pytest.raises(ExternalError) as raised_error:
         client.read_beat()
-    assert ("SlowDown" in raised.value.problem, raised.value.change) == (True, "try again")
+    assert ("SlowDown" in raised_error.value.problem, raised_error.value.change) == (
+        True,
+        "try again",
+    )
 
 
 def put_events(fleet, *rows, at=START):

@@ -81,7 +81,7 @@ def test_the_request_says_what_was_asked_and_of_which_specs(ready):
         tandem(ready, "run post", *ASK, *flags)
 
     _, request = read_request(ready)
-    wanted = make_request(
+    expected = make_request(
         environment=ready.name,
         spec_digest=compute_digest(ready),
         at=request.at,
@@ -91,7 +91,7 @@ def test_the_request_says_what_was_asked_and_of_which_specs(ready):
         llmperf=True,
         accept_unarmed=True,
     )
-    assert request == wanted
+    assert request == expected
 
 
 @pytest.mark.parametrize(
@@ -248,11 +248,11 @@ def test_a_fence_refuses_a_run_and_a_dry_run_shows_its_plan_first(ready, capsys)
     ready.tandem("stop", "--why", "maintenance")
     capsys.readouterr()
     codes = [tandem(ready, "run post", *ASK)]
-    refused = capsys.readouterr()
+    output = capsys.readouterr()
     codes.append(tandem(ready, "run post", *HOURS, "--dry-run"))
-    planned = capsys.readouterr()
-    assert (codes, refused.out, "total" in planned.out) == ([2, 2], "", True)
-    for err in (refused.err, planned.err):
+    output = capsys.readouterr()
+    assert (codes, output.out, "total" in output.out) == ([2, 2], "", True)
+    for err in (output.err, output.err):
         assert ("maintenance" in err, FENCE_KEY in err) == (True, True)
 
 
@@ -308,9 +308,9 @@ def test_a_run_that_waits_goes_on_under_its_own_request(ready, capsys):
     with answering(ready, finish(ready, state="judged", verdict=VERDICT)) as requests:
         code = tandem(ready, f"run --resume {RUN}", "--hours", "3", "--yes")
     out = capsys.readouterr().out
-    (resumed,) = requests
-    assert (code, resumed.kind, resumed.run, resumed.hours) == (0, "resume", RUN, 3)
-    assert (resumed.starts, resumed.size, resumed.at > request.at) == (2, "quick", True)
+    (new_request,) = requests
+    assert (code, new_request.kind, new_request.run, new_request.hours) == (0, "resume", RUN, 3)
+    assert (new_request.starts, new_request.size, new_request.at > request.at) == (2, "quick", True)
     assert ("4 rounds: 0.5 s" in out, "1 start:" in out) == (True, False)
     assert any(
         re.search(rf"/{RUN}\.resume-\d+\.json$", key) for key in list_keys(ready, "requests/")

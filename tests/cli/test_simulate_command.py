@@ -71,18 +71,18 @@ def alone(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
 
 def test_it_says_name_and_url_of_every_variant_and_ends_them_when_interrupted(pair, tmp_path):
     process, lines = pair
-    told = dict(line.split()[:2] for line in lines[:-1])
+    urls = dict(line.split()[:2] for line in lines[:-1])
 
-    assert list(told) == ["qwen-vllm", "qwen-sd-vllm"]
+    assert list(urls) == ["qwen-vllm", "qwen-sd-vllm"]
     assert lines[-1] == "ready\n"
-    assert [status(url) for url in told.values()] == [200, 200]
+    assert [status(url) for url in urls.values()] == [200, 200]
     assert {path.name for path in (tmp_path / "logs").iterdir()} == {
         "qwen-vllm.jsonl",
         "qwen-sd-vllm.jsonl",
     }
     process.send_signal(signal.SIGINT)
     assert process.wait(END_S) == 0
-    assert gone(list(told.values()))
+    assert gone(list(urls.values()))
 
 
 def test_its_server_ends_when_the_command_is_killed(alone):
@@ -106,9 +106,9 @@ def simulate(*more: str) -> int:
 
 def test_the_knobs_can_be_written_instead_and_read_again(tmp_path, capsys):
     assert simulate("--experiment", "post", "--write", str(tmp_path)) == 0
-    written = [Path(line) for line in capsys.readouterr().out.splitlines()]
-    assert [path.name for path in written] == ["qwen-vllm.yaml", "qwen-sd-vllm.yaml"]
-    assert [read_settings(path).law for path in written] == ["none", "nxdi"]
+    lines = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert [path.name for path in lines] == ["qwen-vllm.yaml", "qwen-sd-vllm.yaml"]
+    assert [read_settings(path).law for path in lines] == ["none", "nxdi"]
 
 
 @pytest.mark.parametrize("port", ["70000", "-1", "x"])

@@ -13,7 +13,6 @@ ASK = (
 )
 
 
-
 @pytest.fixture
 def then(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)

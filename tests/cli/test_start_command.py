@@ -31,24 +31,24 @@ def edit(fleet: Fleet, **capacity: Any) -> None:
 
 def labels(fleet: Fleet) -> dict[str, str]:
     mine = fleet.guarded
-    said = fleet.client("eks").describe_nodegroup(
+    answer = fleet.client("eks").describe_nodegroup(
         clusterName=mine.cluster, nodegroupName=mine.node_group
     )
-    found: dict[str, str] = said["nodegroup"].get("labels", {})
-    return found
+    own_labels: dict[str, str] = answer["nodegroup"].get("labels", {})
+    return own_labels
 
 
 def started(fleet: Fleet, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
     assert fleet.tandem("start", *YES, "--json", *more) == 0
-    said: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return said
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
 
 
 def schedules(fleet: Fleet) -> list[str]:
     group = fleet.guarded.schedule_group
     return [
-        one["Name"]
-        for one in fleet.client("scheduler").list_schedules(GroupName=group)["Schedules"]
+        schedule["Name"]
+        for schedule in fleet.client("scheduler").list_schedules(GroupName=group)["Schedules"]
     ]
 
 
@@ -56,24 +56,24 @@ def test_after_a_stop_a_start_is_refused_until_the_fence_is_lifted(fleet, capsys
     fleet.tandem("start", *YES)
     fleet.tandem("stop", "--wait")
 
-    refused = fleet.tandem("start", *YES, "--run", "second")
+    code = fleet.tandem("start", *YES, "--run", "second")
     assert "tandem stop --release" in capsys.readouterr().err
     fleet.tandem("stop", "--release")
 
-    assert (refused, fleet.tandem("start", *YES, "--run", "third")) == (2, 0)
+    assert (code, fleet.tandem("start", *YES, "--run", "third")) == (2, 0)
 
 
 def test_the_lease_and_the_one_shot_stop_are_there_when_it_is_raised(fleet, capsys):
-    said = started(fleet, capsys, *POST)
+    document = started(fleet, capsys, *POST)
 
-    lease = fleet.get(lease_key(said["run"]))
+    lease = fleet.get(lease_key(document["run"]))
     assert (fleet.get(POINTER_KEY)["run"], lease["experiment"], lease["beats"]) == (
-        said["run"],
+        document["run"],
         "post",
         False,
     )
     assert schedules(fleet) == [lease["schedule"]]
-    deadline = datetime.fromisoformat(said["deadline"])
+    deadline = datetime.fromisoformat(document["deadline"])
     assert abs(deadline - datetime.now(UTC) - timedelta(hours=2)) < timedelta(minutes=1)
 
 
@@ -85,13 +85,13 @@ def test_an_experiments_variants_are_admitted_as_far_as_devices_go(fleet, capsys
 def test_variants_without_room_are_named(fleet, capsys):
     file = fleet.specs / "environments" / f"{fleet.name}.yaml"
     file.write_text(file.read_text().replace("- post\n", "- post-drafts-windows\n"))
-    said = started(fleet, capsys, "--experiment", "post-drafts-windows")
-    assert (len(said["labels"]), bool(said["waiting"])) == (2, True)
+    document = started(fleet, capsys, "--experiment", "post-drafts-windows")
+    assert (len(document["labels"]), bool(document["waiting"])) == (2, True)
 
 
 def test_compile_admits_compile_jobs_and_no_server(fleet, capsys):
-    said = started(fleet, capsys, *POST, "--compile")
-    assert said["labels"] == labels(fleet) == {"compile.tandem/experiment": "post"}
+    document = started(fleet, capsys, *POST, "--compile")
+    assert document["labels"] == labels(fleet) == {"compile.tandem/experiment": "post"}
 
 
 def test_the_cost_is_hours_times_nodes_times_the_declared_price(fleet, capsys):
@@ -102,11 +102,11 @@ def test_the_cost_is_hours_times_nodes_times_the_declared_price(fleet, capsys):
 def test_a_plan_is_shown_before_anything_is_asked_to_be_done(fleet, proxy, capsys):
     code = fleet.tandem("start", "--hours", "2", *POST)
 
-    said = capsys.readouterr()
-    assert (code, "add --yes" in said.err, fleet.states()) == (2, True, [])
+    document = capsys.readouterr()
+    assert (code, "add --yes" in document.err, fleet.states()) == (2, True, [])
     for word in ("schedule", "reaper", "budget", "71.52 USD at most"):
-        assert word in said.out
-    assert "UpdateNodegroupConfig" not in {one.operation for one in proxy.log}
+        assert word in document.out
+    assert "UpdateNodegroupConfig" not in {call.operation for call in proxy.log}
 
 
 def make_unarmed(fleet: Fleet, *, budget: str = "armed") -> None:
@@ -236,32 +236,34 @@ def test_bad_flags_give_2_and_what_to_write(flags, word, fleet, capsys):
 
 def block(fleet: Fleet, begins: timedelta, ends: timedelta) -> None:
     now = datetime.now(UTC).replace(second=0, microsecond=0)
-    written = {
+    window = {
         word: f"{now + at:%Y-%m-%dT%H:%M:%SZ}" for word, at in (("starts", begins), ("ends", ends))
     }
-    edit(fleet, kind="capacity-block", reservation_id="cr-0123456789abcdef0", block=written)
+    edit(fleet, kind="capacity-block", reservation_id="cr-0123456789abcdef0", block=window)
 
 
 def test_an_extended_block_takes_a_lease_beyond_its_declared_end_and_says_so(undeployed, capsys):
     block(undeployed, timedelta(hours=-20), timedelta(hours=1))
     undeployed.deploy()
     undeployed.looked()
-    declared = undeployed.environment.capacity.block
+    own_block = undeployed.environment.capacity.block
     extension = BlockExtension(
-        ends=declared.ends + timedelta(days=1),
-        purchased=declared.starts,
+        ends=own_block.ends + timedelta(days=1),
+        purchased=own_block.starts,
         status="payment-succeeded",
     )
-    bought = CapacityBlock(starts=declared.starts, ends=declared.ends, extensions=(extension,))
-    undeployed.endpoint.set_blocks({"cr-0123456789abcdef0": bought})
+    sold_block = CapacityBlock(
+        starts=own_block.starts, ends=own_block.ends, extensions=(extension,)
+    )
+    undeployed.endpoint.set_blocks({"cr-0123456789abcdef0": sold_block})
 
     code = undeployed.tandem("start", *YES)
 
     out = " ".join(capsys.readouterr().out.split())
     assert (code, "is active, by EC2 from" in out) == (0, True)
     assert (
-        f"capacity.block says {declared.starts:%Y-%m-%dT%H:%M:%SZ} to"
-        f" {declared.ends:%Y-%m-%dT%H:%M:%SZ}, EC2" in out
+        f"capacity.block says {own_block.starts:%Y-%m-%dT%H:%M:%SZ} to"
+        f" {own_block.ends:%Y-%m-%dT%H:%M:%SZ}, EC2" in out
     )
 
 

@@ -22,12 +22,12 @@ from tandem.declarations.record import FILL_IN
 
 UNSOLD = {("trn2u.48xlarge", "spot")}
 EVERY = [
-    (kind_of, bought, region, vpc)
-    for kind_of, bought, vpc in itertools.product(
+    (kind_of, capacity, region, vpc)
+    for kind_of, capacity, vpc in itertools.product(
         INSTANCE_TYPES, CAPACITY_KINDS, ("new", "existing")
     )
     for region in load_catalogue().offerings.offerings[kind_of]
-    if (kind_of, bought) not in UNSOLD
+    if (kind_of, capacity) not in UNSOLD
 ]
 WARNED = {
     "budget-by-hand",
@@ -77,13 +77,13 @@ def test_check_refuses_placeholders_alone_and_nothing_once_they_are_filled(
     )
 
     faults = read_inputs(selection(tmp_path), now=datetime.now(tz=UTC)).faults
-    refused = [fault for fault in faults if fault.severity == "refusal"]
+    refusals = [fault for fault in faults if fault.severity == "refusal"]
 
     path = tmp_path / "environments" / "mine.yaml"
     lines = path.read_text().splitlines()
-    assert {fault.got for fault in refused} == {FILL_IN}
-    assert len(refused) == sum(line.partition("#")[0].count(FILL_IN) for line in lines)
-    assert all(fault.line and FILL_IN in lines[fault.line - 1] for fault in refused)
+    assert {fault.got for fault in refusals} == {FILL_IN}
+    assert len(refusals) == sum(line.partition("#")[0].count(FILL_IN) for line in lines)
+    assert all(fault.line and FILL_IN in lines[fault.line - 1] for fault in refusals)
 
     path.write_text(filled(path.read_text(), kind_of))
     faults = read_inputs(selection(tmp_path), now=datetime(2026, 11, 22, tzinfo=UTC)).faults
@@ -96,7 +96,7 @@ def test_check_refuses_placeholders_alone_and_nothing_once_they_are_filled(
 
 
 def test_every_shape_is_tried() -> None:
-    assert len({(kind_of, bought, vpc) for kind_of, bought, _, vpc in EVERY}) == 22
+    assert len({(kind_of, capacity, vpc) for kind_of, capacity, _, vpc in EVERY}) == 22
 
 
 def test_the_budget_of_a_starter_follows_its_price(tmp_path):

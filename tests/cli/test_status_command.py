@@ -27,8 +27,8 @@ NOW = datetime.now(UTC)
 
 def seen(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     fleet.tandem("status", "--json")
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
 
 
 def lease(fleet: Fleet, *, hours: float, beats: bool = False) -> None:
@@ -54,7 +54,7 @@ def lease(fleet: Fleet, *, hours: float, beats: bool = False) -> None:
 
 
 def fence(fleet: Fleet, state: str = "stopping") -> None:
-    said = {
+    fields = {
         "schema": 1,
         "state": state,
         "who": "ana",
@@ -64,7 +64,7 @@ def fence(fleet: Fleet, state: str = "stopping") -> None:
     }
     lists = {"instances": [], "terminated": [], "suspended": []}
     fleet.put(
-        FENCE_KEY, {**said, **lists, "passes": 0, "last_look": None, "told": "", "told_at": None}
+        FENCE_KEY, {**fields, **lists, "passes": 0, "last_look": None, "told": "", "told_at": None}
     )
 
 
@@ -88,11 +88,11 @@ def test_money_is_hours_since_launch_times_the_declared_price(fleet, capsys):
     )
     fleet.scale(2)
 
-    found = seen(fleet, capsys)
+    document = seen(fleet, capsys)
 
-    assert found["node_hours"] == pytest.approx(4, abs=0.05)
-    assert found["usd"] == pytest.approx(4 * 35.76, abs=2)
-    assert found["usd_per_hour_date"] == "2026-05-31"
+    assert document["node_hours"] == pytest.approx(4, abs=0.05)
+    assert document["usd"] == pytest.approx(4 * 35.76, abs=2)
+    assert document["usd_per_hour_date"] == "2026-05-31"
 
 
 def test_an_instance_with_a_live_lease_and_its_schedule_needs_nobody(fleet, capsys):
@@ -109,11 +109,11 @@ def test_a_live_lease_without_its_schedule_needs_attention(fleet, capsys):
     lease(fleet, hours=2)
     fleet.scale(1)
 
-    found = seen(fleet, capsys)
+    document = seen(fleet, capsys)
 
-    assert [stop["state"] for stop in found["stops"]] == ["unarmed", "armed", "armed"]
+    assert [stop["state"] for stop in document["stops"]] == ["unarmed", "armed", "armed"]
     assert "schedule stops nothing: stop-r1 is missing" in [
-        one["problem"] for one in found["attention"]
+        warning["problem"] for warning in document["attention"]
     ]
 
 
@@ -122,9 +122,13 @@ def test_after_a_stop_the_bill_stays(fleet, capsys):
     fleet.looked(2.98, 2.98)
     fence(fleet, "stopped")
 
-    found = seen(fleet, capsys)
+    document = seen(fleet, capsys)
 
-    assert (found["instances"], found["usd"], round(found["bill"]["usd"], 2)) == ([], 0.0, 5.96)
+    assert (document["instances"], document["usd"], round(document["bill"]["usd"], 2)) == (
+        [],
+        0.0,
+        5.96,
+    )
 
 
 def test_a_deploy_of_minutes_ago_is_not_unarmed(undeployed, capsys):
@@ -133,9 +137,9 @@ def test_a_deploy_of_minutes_ago_is_not_unarmed(undeployed, capsys):
 
     code = undeployed.tandem("status")
 
-    said = " ".join(capsys.readouterr().out.split())
-    assert (code, "NOT ARMED" in said) == (0, False)
-    assert "reaper unknown: deployed 0 min ago; its first pass comes within 5 min" in said
+    text = " ".join(capsys.readouterr().out.split())
+    assert (code, "NOT ARMED" in text) == (0, False)
+    assert "reaper unknown: deployed 0 min ago; its first pass comes within 5 min" in text
 
 
 def test_a_node_group_of_another_kind_needs_attention(undeployed, capsys):
@@ -144,15 +148,15 @@ def test_a_node_group_of_another_kind_needs_attention(undeployed, capsys):
     )
     undeployed.looked()
 
-    found = seen(undeployed, capsys)
+    document = seen(undeployed, capsys)
 
-    [concern] = found["attention"]
+    [concern] = document["attention"]
     assert (
         "node group is of capacity-block, the file declares on-demand: the budget only tells"
         in concern["problem"]
     )
     assert "deploy the stack Guard" in concern["change"]
-    assert found["stops"][2]["state"] == "absent"
+    assert document["stops"][2]["state"] == "absent"
 
 
 def test_a_broken_neighbour_keeps_nobody_from_looking(fleet):
@@ -188,9 +192,9 @@ def test_another_tools_node_group_of_the_same_name_is_said_to_be_anothers(undepl
     undeployed.looked()
     undeployed.scale(1)
 
-    found = seen(undeployed, capsys)
+    document = seen(undeployed, capsys)
 
-    assert (found["exit_code"], found["owned"], found["instances"][0]["is_ours"]) == (
+    assert (document["exit_code"], document["owned"], document["instances"][0]["is_ours"]) == (
         1,
         False,
         False,
@@ -225,21 +229,21 @@ def test_what_is_denied_is_unknown_with_its_right_and_never_fine(
 
     code = fleet.tandem("status")
 
-    said = " ".join(capsys.readouterr().out.split())
-    assert (code, "nothing needs attention" in said) == (3, False)
-    assert RIGHTS.get(operation, f"{service}:{operation}") in said
+    text = " ".join(capsys.readouterr().out.split())
+    assert (code, "nothing needs attention" in text) == (3, False)
+    assert RIGHTS.get(operation, f"{service}:{operation}") in text
 
 
 def test_a_denied_cluster_leaves_open_what_is_deployed(undeployed, proxy, capsys):
     undeployed.deploy(group=False)
     proxy.use(FaultRule(operation="DescribeCluster", fault=ACCESS_DENIED_FAULT))
 
-    found = seen(undeployed, capsys)
+    document = seen(undeployed, capsys)
 
     assert (
-        found["exit_code"],
-        found["deployed"],
-        "eks:DescribeCluster" in found["unknown"]["cluster"],
+        document["exit_code"],
+        document["deployed"],
+        "eks:DescribeCluster" in document["unknown"]["cluster"],
     ) == (
         3,
         None,
@@ -252,9 +256,9 @@ def test_every_call_is_one_of_the_declared(fleet, proxy):
 
     fleet.tandem("status")
 
-    asked = {(one.service, one.operation) for one in proxy.log}
-    assert {operation for _, operation in asked} <= {operation for _, operation in STATUS_CALLS}
-    assert {operation for _, operation in STATUS_CALLS} - {operation for _, operation in asked} == {
+    calls = {(warning.service, warning.operation) for warning in proxy.log}
+    assert {operation for _, operation in calls} <= {operation for _, operation in STATUS_CALLS}
+    assert {operation for _, operation in STATUS_CALLS} - {operation for _, operation in calls} == {
         *SELDOM,
         "DescribeCapacityReservations",
     }
@@ -269,4 +273,4 @@ def test_credentials_of_another_account_give_2_and_ask_nothing_else(
     code = fleet.tandem("status")
 
     assert (code, "credentials are of account 999988887777" in capsys.readouterr().err) == (2, True)
-    assert {one.operation for one in proxy.log} == {"GetCallerIdentity"}
+    assert {warning.operation for warning in proxy.log} == {"GetCallerIdentity"}

@@ -72,31 +72,31 @@ def test_what_is_unknown_is_nowhere_said_to_be_none():
 
 
 def test_what_is_unknown_is_null_in_json():
-    found = status(seen(), unknown=LOST | {"fence": "AccessDenied", "reservation": "AccessDenied"})
-    document = json.loads(json.dumps(status_as_dict(found, ())))
+    report = status(seen(), unknown=LOST | {"fence": "AccessDenied", "reservation": "AccessDenied"})
+    document = json.loads(json.dumps(status_as_dict(report, ())))
     nulls = ("instances", "usd", "node_hours", "fenced", "lease_live", "idle_block", "alarms")
     assert {name: document[name] for name in nulls} == dict.fromkeys(nulls)
 
 
 def test_a_fence_says_who_why_since_when_and_how_far():
-    found = status(
+    report = status(
         seen(fence=fence(passes=3, last_look=NOW - timedelta(minutes=1), terminated=("i-1",)))
     )
-    told = (
+    sentence = (
         "stopping since 11:58 UTC (2 min ago), by ana: enough (3 passes, looked at 1 min ago, 1"
         " instance terminated"
     )
-    assert f"fence {told} by id)" in said(found)
+    assert f"fence {sentence} by id)" in said(report)
 
 
 def test_every_line_fits_a_screen():
     look = seen(
         *(instance(f"i-{number:017}") for number in range(3)), fence=fence(why="many words " * 30)
     )
-    found = status(
+    report = status(
         look, BLOCK, reservation=PAID, alarms=("post-us-east-2-a-long-name",) * 9, unknown=LOST
     )
-    assert [line for line in lines(found) if len(line) > 100] == []
+    assert [line for line in lines(report) if len(line) > 100] == []
 
 
 @pytest.mark.parametrize(
@@ -189,15 +189,15 @@ BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
     ],
 )
 def test_the_first_line_concludes_and_the_next_command_follows(found, first, second):
-    printed = lines(found)
-    assert " ".join(" ".join(printed[:2]).split()).startswith(f"post-us-east-2: {first}")
-    [following] = [line for line in printed if line.startswith("  next ")]
+    screen = lines(found)
+    assert " ".join(" ".join(screen[:2]).split()).startswith(f"post-us-east-2: {first}")
+    [following] = [line for line in screen if line.startswith("  next ")]
     assert second in following
 
 
 def test_what_needs_attention_stands_before_the_details():
-    found = status(seen(instance()), alarms=("an-alarm",))
-    labels = [line.split()[0] for line in lines(found) if line[2:3].strip()]
+    report = status(seen(instance()), alarms=("an-alarm",))
+    labels = [line.split()[0] for line in lines(report) if line[2:3].strip()]
     assert labels.index("attention") < labels.index("next") < labels.index("fleet")
 
 
@@ -220,6 +220,6 @@ def test_a_bill_that_could_not_be_read_is_unknown_and_never_zero():
 
 def test_a_schedules_name_is_quoted_in_the_command_that_deletes_it():
     foreign = ForeignSchedule(name="x; curl evil", state="ENABLED", target_arn="arn:aws:lambda:x")
-    found = status(seen(), schedules=(foreign,))
-    [command] = [line for line in lines(found) if "delete-schedule" in line]
+    report = status(seen(), schedules=(foreign,))
+    [command] = [line for line in lines(report) if "delete-schedule" in line]
     assert shlex.split(command)[-1] == "x; curl evil"

@@ -31,10 +31,10 @@ LASTING = knobs.FleetBehavior(start_delay_s=0.05, keeps_surplus=True, stop_delay
 
 def size(fleet: Fleet) -> int:
     mine = fleet.guarded
-    said = fleet.client("eks").describe_nodegroup(
+    answer = fleet.client("eks").describe_nodegroup(
         clusterName=mine.cluster, nodegroupName=mine.node_group
     )
-    return int(said["nodegroup"]["scalingConfig"]["desiredSize"])
+    return int(answer["nodegroup"]["scalingConfig"]["desiredSize"])
 
 
 def test_a_stop_leaves_a_fence_with_who_and_why(fleet):
@@ -67,13 +67,13 @@ def test_a_reaper_that_is_silent_is_not_promised(undeployed, capsys):
 
 def test_wait_ends_when_ec2_lists_none_and_says_each_change(fleet, capsys):
     fleet.scale(1)
-    [one] = fleet.instances()
+    [instance] = fleet.instances()
 
     code = fleet.tandem("stop", "--wait")
 
     out = capsys.readouterr().out
     assert (code, fleet.states()) == (0, [])
-    assert f"{one['InstanceId']} is gone" in out
+    assert f"{instance['InstanceId']} is gone" in out
 
 
 def test_an_interrupt_of_wait_leaves_the_stop_to_go_on(fleet, capsys, monkeypatch):
@@ -120,8 +120,13 @@ def test_what_is_broken_beside_it_keeps_nobody_from_stopping(fleet, broken):
 def test_json_is_one_document_with_what_was_done(fleet, capsys):
     fleet.scale(1)
     fleet.tandem("stop", "--wait", "--json")
-    said: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert (said["exit_code"], said["failed"], bool(said["done"]), bool(said["followed"])) == (
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert (
+        document["exit_code"],
+        document["failed"],
+        bool(document["done"]),
+        bool(document["followed"]),
+    ) == (
         0,
         [],
         True,
@@ -166,7 +171,7 @@ def test_credentials_of_another_account_touch_nothing(fleet, proxy, capsys, monk
         True,
         ["running"],
     )
-    assert {one.operation for one in proxy.log} == {"GetCallerIdentity"}
+    assert {instance.operation for instance in proxy.log} == {"GetCallerIdentity"}
 
 
 def test_an_environment_that_was_never_deployed_has_nothing_to_stop(undeployed, capsys):
@@ -252,7 +257,10 @@ def test_a_stranger_whom_sts_does_not_name_is_known_by_the_node_groups_account(
 
     assert (code, f"credentials are of account {account}" in capsys.readouterr().err) == (2, True)
     assert fleet.states() == ["running"]
-    assert {one.operation for one in proxy.log} == {"GetCallerIdentity", "DescribeNodegroup"}
+    assert {instance.operation for instance in proxy.log} == {
+        "GetCallerIdentity",
+        "DescribeNodegroup",
+    }
 
 
 END = ("start", "--hours", "2", "--yes", "--run", "mine")

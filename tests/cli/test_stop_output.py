@@ -28,18 +28,18 @@ class FullDisk(io.StringIO):
 
 
 def test_an_end_goes_on_where_its_output_finds_no_room(monkeypatch):
-    ended = []
+    runs = []
 
     def end_lease(*_, log, **__):
         log("set to 0")
-        ended.append("r1")
+        runs.append("r1")
         return "r1"
 
     monkeypatch.setattr("tandem.cli.stop.require_account", lambda *_: "anna")
     monkeypatch.setattr("tandem.cli.stop.end_lease", end_lease)
     monkeypatch.setattr("sys.stdout", FullDisk())
 
-    assert (main([*STOP, "--end"]), ended) == (3, ["r1"])
+    assert (main([*STOP, "--end"]), runs) == (3, ["r1"])
 
 
 def test_a_stop_goes_on_where_its_warning_finds_no_room(monkeypatch):

@@ -136,8 +136,8 @@ def test_edit_says_that_the_output_is_another(fleet, tmp_path):
 
 
 def test_next_step_applies_the_edit(folder):
-    out, printed = folder
-    assert f"git apply {out}/experiment.patch" in printed
+    out, output = folder
+    assert f"git apply {out}/experiment.patch" in output
 
 
 def test_page_of_simulated_servers_says_so(fleet, tmp_path):

@@ -31,7 +31,7 @@ def hosting() -> tuple[Environment, list[Experiment]]:
     experiments = [workspace.experiments[name].record for name in ("post", "post-drafts-windows")]
     assert environment
     assert all(experiments)
-    return environment, [found for found in experiments if found]
+    return environment, [experiment for experiment in experiments if experiment]
 
 
 def test_classes_are_those_of_the_suites(hosting):
@@ -73,10 +73,12 @@ def test_show_marks_prices_that_nobody_verified(specs, capsys):
 def test_check_says_it_to_programs_too(specs, capsys):
     main(["check", "--json", POST, *folders(specs)])
 
-    said = json.loads(capsys.readouterr().out)["watching"][POST]
-    assert said["limit_usd"] == 300
-    assert said["usd"] == pytest.approx(sum(part["usd"] for part in said["parts"]), abs=0.01)
-    assert {part["verified"] for part in said["parts"]} == {True, False}
+    document = json.loads(capsys.readouterr().out)["watching"][POST]
+    assert document["limit_usd"] == 300
+    assert document["usd"] == pytest.approx(
+        sum(part["usd"] for part in document["parts"]), abs=0.01
+    )
+    assert {part["verified"] for part in document["parts"]} == {True, False}
 
 
 def test_more_than_the_limit_is_refused_at_its_key_with_what_to_change(specs, capsys):
@@ -84,14 +86,12 @@ def test_more_than_the_limit_is_refused_at_its_key_with_what_to_change(specs, ca
 
     code = main(["check", POST, *folders(specs)])
 
-    error, allowed, change, *_ = capsys.readouterr().err.splitlines()
-    written = (specs / f"environments/{POST}.yaml").read_text().splitlines()
-    line = next(
-        number for number, each in enumerate(written, start=1) if "monthly_limit_usd" in each
-    )
+    error, choices, change, *_ = capsys.readouterr().err.splitlines()
+    lines = (specs / f"environments/{POST}.yaml").read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, start=1) if "monthly_limit_usd" in text)
     assert code == 2
     assert error.endswith(f"{POST}.yaml:{line}: {LIMIT}: got 100")
-    assert "what watching may cost in a month" in allowed
+    assert "what watching may cost in a month" in choices
     assert "raise it, or declare fewer variants" in change
     assert "metrics of the bench" in change
 
@@ -130,8 +130,8 @@ REFERENCE = """reference:
     ],
 )
 def test_a_reference_of_what_no_suite_asks_is_warned_of(specs, prompt_class, load, path):
-    told = REFERENCE.replace("CLASS", prompt_class).replace("LOAD", load)
-    edit(specs, f"environments/{POST}.yaml", "reference: null ", told + "  # ")
+    reference = REFERENCE.replace("CLASS", prompt_class).replace("LOAD", load)
+    edit(specs, f"environments/{POST}.yaml", "reference: null ", reference + "  # ")
 
     inputs = read_legal_inputs(select_post(specs))
 
@@ -142,8 +142,8 @@ def test_a_reference_of_what_no_suite_asks_is_warned_of(specs, prompt_class, loa
 
 @pytest.mark.parametrize("prompt_class", ["json", "all"])
 def test_a_reference_of_a_suites_class_or_of_all_of_them_is_not(specs, prompt_class):
-    told = REFERENCE.replace("CLASS", prompt_class).replace("LOAD", "4")
-    edit(specs, f"environments/{POST}.yaml", "reference: null ", told + "  # ")
+    reference = REFERENCE.replace("CLASS", prompt_class).replace("LOAD", "4")
+    edit(specs, f"environments/{POST}.yaml", "reference: null ", reference + "  # ")
     inputs = read_legal_inputs(select_post(specs))
     assert not [fault for fault in inputs.faults if "reference" in fault.path]
 
@@ -163,14 +163,14 @@ def test_more_alarms_than_a_template_takes_are_refused(variants, *, refused):
             )
         }
     )
-    declared = {**workspace.experiments, name: replace(workspace.experiments[name], record=wide)}
+    experiments = {**workspace.experiments, name: replace(workspace.experiments[name], record=wide)}
 
-    many = replace(workspace, experiments=declared)
-    found = [
+    many = replace(workspace, experiments=experiments)
+    faults = [
         fault for fault in list_faults(many, compute_costs(many, ())) if fault.path == "experiments"
     ]
 
-    assert [(fault.path, fault.severity) for fault in found] == (
+    assert [(fault.path, fault.severity) for fault in faults] == (
         [("experiments", "refusal")] if refused else []
     )
 
@@ -183,7 +183,8 @@ def test_without_container_insights_check_says_that_no_server_is_watched(specs, 
 
     main(["check", POST, *folders(specs), "--json"])
 
-    said = json.loads(capsys.readouterr().out)["watching"][POST]["unwatched"]
+    gaps = json.loads(capsys.readouterr().out)["watching"][POST]["unwatched"]
     assert any(
-        one.startswith("No server is watched for being ready, and nothing is muted") for one in said
+        sentence.startswith("No server is watched for being ready, and nothing is muted")
+        for sentence in gaps
     )

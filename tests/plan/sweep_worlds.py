@@ -56,10 +56,8 @@ class SweepWorld:
     def position_rates(self, candidate, class_):
         """The share of drafts accepted at each position."""
         conditional = self.acceptance[candidate.draft, class_]
-        drafted = count_drafted(LAW, candidate.window)
-        positions = [
-            conditional[min(position, len(conditional) - 1)] for position in range(drafted)
-        ]
+        drafts = count_drafted(LAW, candidate.window)
+        positions = [conditional[min(position, len(conditional) - 1)] for position in range(drafts)]
         return tuple(accumulate(positions, mul))
 
     def tokens(self, candidate, class_):
@@ -97,9 +95,9 @@ def draw_rising(rng):
 
 def draw_mixture(rng):
     share = rng.uniform(0.1, 0.6)
-    other = rng.uniform(0.1, 0.6)
+    second_rate = rng.uniform(0.1, 0.6)
     rates = [
-        share * COPY_ACCEPTANCE**position + (1 - share) * other**position
+        share * COPY_ACCEPTANCE**position + (1 - share) * second_rate**position
         for position in range(MOST_POSITIONS + 1)
     ]
     return tuple(second / first for first, second in pairwise(rates))

@@ -56,9 +56,9 @@ def test_a_longer_window_may_accept_as_much_as_the_positions_so_far():
 
 
 def test_counted_positions_bound_a_longer_window_by_the_last_one():
-    known = result(SEVEN, position_rates={"json": [0.9**position for position in range(1, 8)]})
+    counts = result(SEVEN, position_rates={"json": [0.9**position for position in range(1, 8)]})
     most = expect_tokens("k", 0.9, 7) + 3 * 0.9**6
-    assert bound_score(TEN, (known,), "k") == pytest.approx(most / 2.0)
+    assert bound_score(TEN, (counts,), "k") == pytest.approx(most / 2.0)
 
 
 @pytest.mark.parametrize("window", [5, 7, 10])
@@ -69,8 +69,8 @@ def test_time_of_a_step_follows_from_one_window(window):
 
 
 def test_time_of_a_step_between_two_windows_lies_between_theirs():
-    measured = (result(FIVE, cost=0.1), result(TEN, cost=0.3))
-    assert estimate_step_time(measured, 7) == pytest.approx(1.5 + 2 / 5 * 2.5)
+    results = (result(FIVE, cost=0.1), result(TEN, cost=0.3))
+    assert estimate_step_time(results, 7) == pytest.approx(1.5 + 2 / 5 * 2.5)
 
 
 def test_a_clear_loser_is_left_out_and_says_why():
@@ -140,9 +140,9 @@ def test_a_search_that_stops_at_the_first_is_caught(monkeypatch):
 
 
 def print_figures(name, count, figures):
-    near, plain, share, drawn = figures
+    near, plain, share, worlds = figures
     print(  # noqa: T201
-        f"{count} {name}: {near:.1%} near, plain {plain:.1%} of {drawn:.1%}, {share:.1%} of the"
+        f"{count} {name}: {near:.1%} near, plain {plain:.1%} of {worlds:.1%}, {share:.1%} of the"
         " grid"
     )
 

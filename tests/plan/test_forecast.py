@@ -72,8 +72,8 @@ def test_the_range_holds_the_mean():
 
 
 def test_a_larger_batch_makes_a_draft_forward_a_smaller_share():
-    one, many = forecast(loads=(1, 16))
-    assert many.speed_up > one.speed_up
+    alone, many = forecast(loads=(1, 16))
+    assert many.speed_up > alone.speed_up
 
 
 def test_a_plain_step_grows_with_the_caches_that_it_reads():
@@ -129,8 +129,8 @@ def test_the_low_end_is_one_at_the_tpot_from_which_a_cell_gains():
 
 def test_without_speed_ups_the_earliest_gain_is_chosen():
     cells = forecast_published(windows=(3, 5, 7, 10, 15))
-    chosen = choose_window(cells, DRAFT.id, 1)
-    assert chosen.gain_tpot_ms == min(cell.gain_tpot_ms for cell in cells)
+    choice = choose_window(cells, DRAFT.id, 1)
+    assert choice.gain_tpot_ms == min(cell.gain_tpot_ms for cell in cells)
 
 
 def test_a_cell_that_never_gains_ranks_last():

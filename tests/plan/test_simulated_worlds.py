@@ -26,15 +26,15 @@ SEED = int(os.environ.get("TANDEM_PROOF_SEED") or 21)
 
 def measure_tpot_ms(settings):
     requests = [EngineRequest(number, "default", 64, TOKENS) for number in range(1, REQUESTS + 1)]
-    ended = [
+    requests_done = [
         request
         for _, done in run_engine(settings, requests, concurrency=1, max_steps=BLOCK_STEPS)
         for request in done
     ]
     return (
         1000
-        * sum(request.end_s - request.first_s for request in ended)
-        / (len(ended) * (TOKENS - 1))
+        * sum(request.end_s - request.first_s for request in requests_done)
+        / (len(requests_done) * (TOKENS - 1))
     )
 
 
@@ -52,13 +52,13 @@ def measure_world(rng):
         "seed": int(rng.integers(1 << 30)),
     }
     plain_ms = measure_tpot_ms(SimulatorSettings(**shared))
-    drafted = SimulatorSettings(
+    speculation = SimulatorSettings(
         law=law[0], num_speculative_tokens=window, draft_ms=draft_ms, **shared
     )
-    predicted = predict_speed_up(
+    prediction = predict_speed_up(
         expect_tokens(law[1], acceptance, window), window, draft_ms, plain_ms
     )
-    return abs(predicted / (plain_ms / measure_tpot_ms(drafted)) - 1)
+    return abs(prediction / (plain_ms / measure_tpot_ms(speculation)) - 1)
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.proof)])

@@ -44,23 +44,30 @@ def find_row(name):
 
 
 def test_each_range_of_a_kind_with_numbers_contains_its_row():
-    held_rows = [held for held in hold_rows_out(ROWS) if not find_objection(ROWS, held.row.kind)]
-    assert {held.row.pair for held in held_rows} == {"llama-3.1-8b-eagle3", "llama-3.3-70b-fused"}
-    assert all(held.is_within for held in held_rows)
+    held_rows = [
+        row_out for row_out in hold_rows_out(ROWS) if not find_objection(ROWS, row_out.row.kind)
+    ]
+    assert {row_out.row.pair for row_out in held_rows} == {
+        "llama-3.1-8b-eagle3",
+        "llama-3.3-70b-fused",
+    }
+    assert all(row_out.is_within for row_out in held_rows)
 
 
 def test_a_range_is_a_factor_of_two_wide():
     widths = [
-        held.predicted.high / held.predicted.low for held in hold_rows_out(ROWS) if held.predicted
+        row_out.predicted.high / row_out.predicted.low
+        for row_out in hold_rows_out(ROWS)
+        if row_out.predicted
     ]
     assert widths == pytest.approx([2.0] * len(widths))
     assert len(widths) == 3
 
 
 def test_rows_of_one_pair_do_not_predict_each_other():
-    predicted = {held.row.name: held.predicted for held in hold_rows_out(ROWS)}
+    predictions = {row_out.row.name: row_out.predicted for row_out in hold_rows_out(ROWS)}
     cost = fit_step_cost([row for row in ROWS if row.pair != "llama-3.3-70b-fused"], SERVED_DENSE)
-    assert predicted["llama-3.3-70b-fused-earlier"] == predict_range(
+    assert predictions["llama-3.3-70b-fused-earlier"] == predict_range(
         find_row("llama-3.3-70b-fused-earlier"), cost
     )
 
@@ -71,7 +78,9 @@ def test_rows_of_one_pair_do_not_predict_each_other():
 def test_a_kind_of_one_pair_has_no_number(kind):
     assert find_objection(ROWS, kind).startswith("one pair of servers was published (")
     assert [
-        held.predicted for held in hold_rows_out(ROWS) if held.row.kind == kind and held.predicted
+        row_out.predicted
+        for row_out in hold_rows_out(ROWS)
+        if row_out.row.kind == kind and row_out.predicted
     ] == []
 
 
@@ -97,10 +106,8 @@ def test_a_second_pair_that_agrees_gives_a_number():
 def test_a_lower_assumed_acceptance_is_noticed():
     objections = {}
     for tokens in (5.9, 5.6):
-        changed = [
-            row.model_copy(update={"tokens": tokens}) if row.assumed else row for row in ROWS
-        ]
-        objections[tokens] = bool(find_objection(changed, SERVED_DENSE))
+        names = [row.model_copy(update={"tokens": tokens}) if row.assumed else row for row in ROWS]
+        objections[tokens] = bool(find_objection(names, SERVED_DENSE))
     assert objections == {5.9: False, 5.6: True}
 
 
@@ -125,11 +132,11 @@ def test_rows_without_parallel_drafts_tell_no_cost_of_verified_tokens():
 
 def test_rows_of_another_implementation_fit_no_served_kind():
     slow = find_row("llama-3.1-8b-eagle3").model_copy(update={"pair": "slow", "tokens": 9.0})
-    native, other = (
+    native, foreign = (
         [*ROWS, slow.model_copy(update={"implementation": name})] for name in ("native", "other")
     )
     assert fit_step_cost(native, SERVED_DENSE) != fit_step_cost(ROWS, SERVED_DENSE)
-    assert fit_step_cost(other, SERVED_DENSE) == fit_step_cost(ROWS, SERVED_DENSE)
+    assert fit_step_cost(foreign, SERVED_DENSE) == fit_step_cost(ROWS, SERVED_DENSE)
 
 
 def test_every_row_is_used_or_says_why_not():
@@ -141,11 +148,11 @@ def test_a_changed_row_moves_only_predictions_of_other_pairs(tmp_path):
     name = "llama-3.1-8b-eagle3"
     path = change_file(tmp_path, name, speculative_tpot_ms={"value": 7.0, "source": "eagle3-llama"})
     before, after = (
-        {held.row.name: held.predicted for held in hold_rows_out(rows)}
+        {row_out.row.name: row_out.predicted for row_out in hold_rows_out(rows)}
         for rows in (ROWS, load_published(path))
     )
-    changed = {row_name for row_name in before if before[row_name] != after[row_name]}
-    assert changed == {"llama-3.3-70b-fused", "llama-3.3-70b-fused-earlier"}
+    names = {row_name for row_name in before if before[row_name] != after[row_name]}
+    assert names == {"llama-3.3-70b-fused", "llama-3.3-70b-fused-earlier"}
 
 
 def test_the_cost_of_a_forward_gives_back_its_row():

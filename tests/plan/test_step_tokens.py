@@ -25,11 +25,9 @@ def test_the_mean_is_the_closed_form(law, acceptance, window, tokens):
 @pytest.mark.parametrize("acceptance", [0.3, 0.858])
 @pytest.mark.parametrize("window", [1, 7])
 def test_the_mean_is_that_of_steps_drawn_one_by_one(law, acceptance, window):
-    is_accepted = (
-        np.random.default_rng(7).random((400_000, count_drafted(law, window))) < acceptance
-    )
-    committed = 1 + np.cumprod(is_accepted, axis=1).sum(axis=1)
-    assert committed.mean() == pytest.approx(expect_tokens(law, acceptance, window), rel=4e-3)
+    accepts = np.random.default_rng(7).random((400_000, count_drafted(law, window))) < acceptance
+    tokens = 1 + np.cumprod(accepts, axis=1).sum(axis=1)
+    assert tokens.mean() == pytest.approx(expect_tokens(law, acceptance, window), rel=4e-3)
 
 
 @pytest.mark.parametrize(("law", "most"), [("k", 7), ("k+1", 8)])

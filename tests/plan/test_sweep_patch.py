@@ -42,8 +42,8 @@ def test_plain_decoding_adds_no_variant(tmp_path):
 
 
 def test_every_other_line_stays(tmp_path):
-    kept = [line for line in apply(tmp_path, {}).splitlines() if line not in TEXT.splitlines()]
-    assert kept == []
+    lines = [line for line in apply(tmp_path, {}).splitlines() if line not in TEXT.splitlines()]
+    assert lines == []
 
 
 def test_comment_after_the_sweep_stays(tmp_path):
@@ -62,8 +62,8 @@ def test_note_stands_above_the_winner():
         " (sums: same)"
     )
     patch = patch_experiment(TEXT, NAME, WINNER, note)
-    added = [line.removeprefix("+") for line in patch.splitlines() if line.startswith("+ ")]
-    assert (added[0].startswith("  # its output is not shown"), added[2]) == (
+    lines = [line.removeprefix("+") for line in patch.splitlines() if line.startswith("+ ")]
+    assert (lines[0].startswith("  # its output is not shown"), lines[2]) == (
         True,
         "  - name: qwen-sd-qwen3-1-7b-k7",
     )

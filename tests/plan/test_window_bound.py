@@ -54,23 +54,23 @@ def test_no_rising_acceptance_commits_more_in_a_shorter_window(law):
 @pytest.mark.parametrize("window", [1, 2, 4])
 def test_counted_positions_give_a_shorter_window_itself(law, window):
     rates = tuple(np.cumprod(RISING))
-    measured = measure(law, rates, 5, counts_positions=True)
-    assert bound_tokens(law, [measured], window) == pytest.approx(sum_positions(law, rates, window))
+    counts = measure(law, rates, 5, counts_positions=True)
+    assert bound_tokens(law, [counts], window) == pytest.approx(sum_positions(law, rates, window))
 
 
 def test_counted_positions_bound_a_longer_window_closely():
-    measured = measure("k+1", (0.5, 0.2), 2, counts_positions=True)
-    assert bound_tokens("k+1", [measured], 5) == pytest.approx(1.7 + 3 * 0.2)
+    counts = measure("k+1", (0.5, 0.2), 2, counts_positions=True)
+    assert bound_tokens("k+1", [counts], 5) == pytest.approx(1.7 + 3 * 0.2)
 
 
 def test_a_position_that_a_step_never_commits_bounds_nothing():
-    measured = WindowTokens(window=3, tokens=1.7, position_rates=(0.5, 0.2, 0.0))
-    assert bound_tokens("k", [measured], 5) == pytest.approx(1.7 + 2 * 0.2)
+    counts = WindowTokens(window=3, tokens=1.7, position_rates=(0.5, 0.2, 0.0))
+    assert bound_tokens("k", [counts], 5) == pytest.approx(1.7 + 2 * 0.2)
 
 
 def test_two_measurements_of_a_window_are_averaged():
-    measured = [WindowTokens(window=3, tokens=tokens) for tokens in (2.0, 3.0)]
-    assert bound_tokens("k", measured, 3) == pytest.approx(2.5)
+    counts = [WindowTokens(window=3, tokens=tokens) for tokens in (2.0, 3.0)]
+    assert bound_tokens("k", counts, 3) == pytest.approx(2.5)
 
 
 def test_a_window_that_commits_no_draft_bounds_nothing():

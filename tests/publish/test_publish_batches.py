@@ -111,5 +111,5 @@ def test_no_request_is_larger_than_it_was_taken_for(count, aws):  # noqa: ARG001
 
     assert len(sizes) > 1
     assert all(
-        size <= computed <= MAX_BYTES for size, computed in zip(sizes, computed_sizes, strict=True)
+        size <= estimate <= MAX_BYTES for size, estimate in zip(sizes, computed_sizes, strict=True)
     )

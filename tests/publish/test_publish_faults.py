@@ -143,9 +143,9 @@ def test_a_class_that_cloudwatch_refuses_is_named_once_and_all_others_are_there(
 
 @pytest.mark.parametrize("operation", ["PutMetricData", "PutObject"])
 def test_a_refused_class_is_named_by_the_publish_that_completes(published, proxy, operation):
-    refused = refuse("PutMetricData", 400, "InvalidParameterValue", times=1)
+    refusal = refuse("PutMetricData", 400, "InvalidParameterValue", times=1)
     # of the second round; the manifest
-    proxy.use(refused, refuse(operation, 403, "AccessDenied", skip=3))
+    proxy.use(refusal, refuse(operation, 403, "AccessDenied", skip=3))
     with pytest.raises(ExternalError):
         published.publish()
     proxy.use()

@@ -55,10 +55,10 @@ def publish_measured(published: PublishedRun, source: Path, start_s: int) -> Pub
 def data(published: PublishedRun) -> list[dict[str, Any]]:
     """Every datum of every PutMetricData that a publish of the sample's run makes, as it was passed
     to boto3."""
-    sent: list[dict[str, Any]] = []
+    data_sent: list[dict[str, Any]] = []
 
     def keep(params: dict[str, Any], **_: object) -> None:
-        sent.extend(params["MetricData"])
+        data_sent.extend(params["MetricData"])
 
     events = published.clients().cloudwatch.meta.events
     event = "provide-client-params.cloudwatch.PutMetricData"
@@ -67,12 +67,12 @@ def data(published: PublishedRun) -> list[dict[str, Any]]:
         publish_measured(published, SAMPLE_RUN, TODAY_S)
     finally:
         events.unregister(event, keep)
-    return sent
+    return data_sent
 
 
 def test_the_recording_is_what_the_bench_sends(data: list[dict[str, Any]]) -> None:
     """Of each metric its unit, its dimensions and one datum, that of all classes first."""
-    pooled = sorted(
+    in_order = sorted(
         data,
         key=lambda datum: [dimension["Value"] != ALL_VALUES for dimension in datum["Dimensions"]],
     )
@@ -87,7 +87,7 @@ def test_the_recording_is_what_the_bench_sends(data: list[dict[str, Any]]) -> No
             "StorageResolution": datum["StorageResolution"],
         }
         for name, datum in sorted(
-            {datum["MetricName"]: datum for datum in reversed(pooled)}.items()
+            {datum["MetricName"]: datum for datum in reversed(in_order)}.items()
         )
     ]
     text = json.dumps({"publisher": BENCH, "metrics": rows}, indent=1) + "\n"

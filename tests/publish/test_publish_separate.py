@@ -13,10 +13,10 @@ pytestmark = pytest.mark.endpoint
 
 
 def test_one_folder_may_be_published_to_two_environments_of_one_bucket(published):
-    other = dataclasses.replace(published, environment=f"{published.environment}b")
+    second = dataclasses.replace(published, environment=f"{published.environment}b")
     published.publish()
-    other.publish()
-    assert published.counts() == other.counts() == published.expected()
+    second.publish()
+    assert published.counts() == second.counts() == published.expected()
 
 
 def test_a_second_publish_sends_nothing_though_the_folder_was_copied_before(
