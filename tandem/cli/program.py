@@ -94,7 +94,7 @@ app = App(
     name="tandem",
     help="From environment and experiment files to stacks, manifests and measured speed-ups.",
     version=lambda: version("tandem"),
-    help_format="plaintext",
+    help_format="markdown",
     help_epilogue=EXIT_CODES,
     default_parameter=Parameter(
         negative=(), allow_repeating=True, show_default=lambda value: str(value) if value else None
