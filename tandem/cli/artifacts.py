@@ -110,10 +110,9 @@ def explain(
         resolve_key(word, variant_sides, list_stored_sides) for word in (a, b)
     )
     lines = report.list_differences(first_side, second_side)
-    print_result(
+    return print_result(
         report.differences_as_dict(first_side, second_side), lines, as_json=selection.as_json
     )
-    return ExitCode.DONE
 
 
 @app.command(name="gc")
@@ -249,10 +248,9 @@ def stage_task(
         f"    sha256: {sha256}",
         "then deploy or sync, as after every edit of it",
     ]
-    print_result(
+    return print_result(
         {"name": name, "sha256": sha256, "url": store.url(key)}, lines, as_json=selection.as_json
     )
-    return ExitCode.DONE
 
 
 def _open_store(context: BucketContext) -> ObjectStore:

@@ -142,13 +142,12 @@ def compare(
     is_void = any(entry.before.void or entry.after.void for entry in series.comparisons)
     code = ExitCode.VOID if is_void else ExitCode.DONE
     lines = render_series(series, width=width) if later else render_lines(comparison, width=width)
-    print_result(
+    return print_result(
         msgspec.to_builtins(series if later else comparison),
         lines,
         as_json=selection.as_json,
         code=code,
     )
-    return code
 
 
 @app.command
@@ -195,8 +194,7 @@ def quality(
         for arm, count in arms.items()
     ]
     lines.append(f"next: {quote_command('tandem', 'bench', 'report', str(folder))}")
-    print_result({"tasks": tasks}, lines, as_json=selection.as_json)
-    return ExitCode.DONE
+    return print_result({"tasks": tasks}, lines, as_json=selection.as_json)
 
 
 @app.command
@@ -220,13 +218,12 @@ def verify(
     comparison = compare_ground_truth(folder, log)
     document = msgspec.json.decode(msgspec.json.encode(comparison))  # null for NaN
     code = ExitCode.DONE if comparison.rows else ExitCode.EXTERNAL_FAILURE
-    print_result(
+    return print_result(
         document,
         format_lines(comparison, width=count_columns()),
         as_json=selection.as_json,
         code=code,
     )
-    return code
 
 
 @app.command

@@ -132,9 +132,9 @@ def print_json(value: Mapping[str, Any], code: ExitCode = ExitCode.DONE) -> None
 
     Args:
         value: the document.
-        code: what the command ends with, as `exit_code`, where the document does not say it.
+        code: what the command ends with, added as `exit_code`.
     """
-    document = {**value, "exit_code": value.get("exit_code", int(code))}
+    document = {**value, "exit_code": int(code)}
     print(json.dumps(document, indent=2, default=str).replace("\x7f", "\\u007f"))
 
 
@@ -176,7 +176,7 @@ def print_fault(
         error: dict[str, Any] = fault.as_dict()
         if faults:
             error["faults"] = [spec_fault.as_dict() for spec_fault in faults]
-        print_json({**(done or {}), "error": error, "exit_code": int(code)})
+        print_json({**(done or {}), "error": error}, code)
     if faults:
         print_spec_faults(faults)
     else:

@@ -79,12 +79,11 @@ def migrate(
         ]
     else:
         folded += [f"next  {command}"]
-    print_result(
+    return print_result(
         _migration_as_dict(migration, text, path if write else None),
         folded,
         as_json=selection.as_json,
     )
-    return ExitCode.DONE
 
 
 def format_experiment(experiment: Experiment, source: str) -> str:

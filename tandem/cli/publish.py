@@ -72,15 +72,19 @@ def publish_folder(
     counts = (len(report.rounds), report.sent, report.stored)
     rounds, requests, objects = map(format_count, counts, ("round", "request", "object"))
     text = f"{rounds} in {requests} to {destination.namespace}, {objects} to {url}"
-    place = {
+    document = {
         "namespace": destination.namespace,
         "experiment": destination.experiment,
         "run": destination.run_id,
+        "results": url,
+        "rounds": report.rounds,
+        "batches": report.sent,
+        "objects": report.stored,
+        "lost": report.lost,
+        "left": report.left,
+        "notes": report.notes,
     }
-    totals = {"rounds": report.rounds, "batches": report.sent, "objects": report.stored}
-    messages = {"lost": report.lost, "left": report.left, "notes": report.notes}
-    document = {**place, "results": url, **totals, **messages, "exit_code": int(code)}
-    print_result(document, [text], as_json=selection.as_json)
+    print_result(document, [text], as_json=selection.as_json, code=code)
     _print_messages(report)
     return code
 

@@ -5,7 +5,7 @@ Exit codes: those of `tandem runs show`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -45,37 +45,35 @@ def results(
     record = client.read_run(run)
     steps = {step.step: step for step in client.read_steps(run)}
     if decision := find_decision(steps):
-        return _print_decision(
-            client, record, decision, steps, out=Path(out) if out else None, selection=selection
-        )
+        return _print_decision(client, record, decision, steps, out=out, selection=selection)
+
     store = ObjectStore(client.config.bucket, client.clients.s3)
     prefix = results_prefix(record.experiment, run)
     with name_people(client.environment, "engineer"):
         content = store.read(f"{prefix}{VERDICT_TEXT}")
         if out is not None:
-            confirmed = list_confirmed(steps.values())
-            download_results(store, record.experiment, run, Path(out), confirmed)
-    text = (
-        content.body.decode(errors="replace")
-        if content
-        else record.verdict or record.reason or "no verdict yet"
-    )
+            confirmed_rounds = list_confirmed(steps.values())
+            download_results(store, record.experiment, run, out, confirmed_rounds)
+    text = record.verdict or record.reason or "no verdict yet"
+    if content:
+        text = content.body.decode(errors="replace")
+
     code = EXIT_CODES[record.state]
-    report = quote_command("tandem", "bench", "report", str(out or "DIR"))
+    url = store.url(prefix)
     if selection.as_json:
-        place = {
+        document = {
             "run": run,
             "state": record.state,
             "verdict": record.verdict,
             "text": text,
-            "url": store.url(prefix),
+            "url": url,
+            "folder": str(out) if out else None,
         }
-        print_json({**place, "folder": str(out) if out else None, "exit_code": int(code)})
+        print_json(document, code)
         return code
     print(text.rstrip())
-    rows = [("results", VerbatimText(store.url(prefix)))]
-    rows += [("folder", VerbatimText(str(out))), ("next", VerbatimText(report))] if out else []
-    print_rows(rows)
+    report = quote_command("tandem", "bench", "report", str(out))
+    print_rows([("results", VerbatimText(url)), *_list_folder_rows(out, report)])
     return code
 
 
@@ -90,27 +88,32 @@ def _print_decision(
 ) -> ExitCode:
     """Print a sweep's decision; with a folder, fetch its pairs, its page and the edit."""
     names = list[str]()
-    code = EXIT_CODES[record.state]
     if out is not None:
-        experiment_file = Path(selection.experiments) / f"{decision.experiment}.yaml"
+        experiment_file = selection.experiments / f"{decision.experiment}.yaml"
         with name_people(client.environment, "engineer"):
             store = ObjectStore(client.config.bucket, client.clients.s3)
             names = write_decision(decision, steps, store, experiment_file, out)
+
+    code = EXIT_CODES[record.state]
     if selection.as_json:
-        print_json(
-            {
-                "run": decision.run,
-                "state": record.state,
-                **msgspec.to_builtins({"decision": decision}),
-                "folder": str(out) if out else None,
-                "exit_code": int(code),
-            }
-        )
+        document = {
+            "run": decision.run,
+            "state": record.state,
+            "decision": msgspec.to_builtins(decision),
+            "folder": str(out) if out else None,
+        }
+        print_json(document, code)
         return code
     for line in format_decision(decision):
         print(line)
-    rows = [("folder", VerbatimText(str(out)))] if out else []
-    if PATCH_FILE in names:
-        rows.append(("next", VerbatimText(quote_command("git", "apply", f"{out}/{PATCH_FILE}"))))
-    print_rows(rows)
+    patch = quote_command("git", "apply", f"{out}/{PATCH_FILE}") if PATCH_FILE in names else ""
+    print_rows(_list_folder_rows(out, patch))
     return code
+
+
+def _list_folder_rows(out: Path | None, command: str) -> Iterator[tuple[str, str]]:
+    """Yield where the files lie, and the command that uses them."""
+    if out is not None:
+        yield "folder", VerbatimText(str(out))
+        if command:
+            yield "next", VerbatimText(command)

@@ -213,7 +213,7 @@ class RunTimeline:
                 "steps": msgspec.to_builtins(self.steps),
                 **figures,
             }
-            print_json({**document, "next": command, "exit_code": int(code)})
+            print_json(document | {"next": command}, code)
         else:
             print_rows(self._list_conclusion_rows(record))
             print_rows([("next", VerbatimText(command))])

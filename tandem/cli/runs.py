@@ -64,7 +64,7 @@ def list_runs(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitC
         rows = [
             msgspec.to_builtins(record) | {"usd": count_usd(client, record)} for record in records
         ]
-        print_json({"environment": env, "runs": rows, "unread": unread, "exit_code": int(code)})
+        print_json({"environment": env, "runs": rows, "unread": unread}, code)
         return code
     width = max((len(record.run) for record in records), default=0) + 2
     print_line(f"{env}: {format_count(len(records), 'run')}")
@@ -163,13 +163,11 @@ def print_logs(
         "run": run,
         "source": source,
         "lines": [line._asdict() for line in lines],
-        "exit_code": 0,
     }
     rows = (
         f"{f'{line.at:%H:%M:%S}  ' if line.at else ''}{line.pod}  {line.text}" for line in lines
     )
-    print_result(document, rows, as_json=selection.as_json)
-    return ExitCode.DONE
+    return print_result(document, rows, as_json=selection.as_json)
 
 
 @app.command(name="cancel")
@@ -206,6 +204,5 @@ def cancel_run(
         effect = "ends its Jobs" if record.request.until == "stage" else "sets its fleet to zero"
         code = ExitCode.DONE
         text = f"{run} is cancelled: the runner {effect}; {follow}"
-    document = {"environment": env, "run": run, "cancelled": not code, "exit_code": int(code)}
-    print_result(document, [text], as_json=selection.as_json)
-    return code
+    document = {"environment": env, "run": run, "cancelled": not code}
+    return print_result(document, [text], as_json=selection.as_json, code=code)

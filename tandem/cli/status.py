@@ -63,7 +63,7 @@ def status(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitCode
         else ExitCode.DONE
     )
     if selection.as_json:
-        print_json(status_as_dict(fleet_status, warnings) | {"exit_code": int(code)})
+        print_json(status_as_dict(fleet_status, warnings), code)
     else:
         print_status(fleet_status, warnings)
     return code

@@ -137,9 +137,8 @@ def _end_run(
         f"{name}: run {ended_run} has ended; next: {build_tandem_command('start', name)}"
         f" {START_FLAGS}"
     )
-    document = {"environment": name, "run": ended_run, "done": steps, "exit_code": 0}
-    print_result(document, [text], as_json=selection.as_json)
-    return ExitCode.DONE
+    document = {"environment": name, "run": ended_run, "done": steps}
+    return print_result(document, [text], as_json=selection.as_json)
 
 
 def _release_fence(
@@ -148,9 +147,8 @@ def _release_fence(
     fence = release_fence(clients, limits, who=caller, now=current_time())
     name = limits.environment
     text = f"{name}: the fence is lifted; next: {build_tandem_command('start', name)} {START_FLAGS}"
-    document = {"environment": name, "fence": fence.state, "by": fence.who, "exit_code": 0}
-    print_result(document, [text], as_json=selection.as_json)
-    return ExitCode.DONE
+    document = {"environment": name, "fence": fence.state, "by": fence.who}
+    return print_result(document, [text], as_json=selection.as_json)
 
 
 def _stop_fleet(
@@ -192,7 +190,7 @@ def _stop_fleet(
         return print_fault(fault, as_json=selection.as_json, done=report.as_json())
     code = ExitCode.EXTERNAL_FAILURE if report.failures else ExitCode.DONE
     if selection.as_json:
-        print_json(report.as_json() | {"followed": changes, "exit_code": int(code)})
+        print_json(report.as_json() | {"followed": changes}, code)
     return code
 
 

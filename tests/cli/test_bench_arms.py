@@ -46,14 +46,6 @@ def test_address_artifact_and_image_are_those_of_the_rendered_servers(post, root
         assert [word for word in words if word not in manifest] == []
 
 
-def test_an_arm_knows_its_model_runtime_and_speculation(post):
-    speculations = [
-        (arm.speculation.method, arm.speculation.num_speculative_tokens) for arm in post.arms
-    ]
-    assert {(arm.model, arm.runtime) for arm in post.arms} == {("Qwen/Qwen3-32B", "nxdi-v0")}
-    assert speculations == [(None, None), ("fused", 7)]
-
-
 def test_some_variants_can_be_chosen_and_the_first_is_the_baseline():
     run_arms = select_arms(
         CHOSEN,
@@ -106,7 +98,6 @@ def test_a_model_is_for_all_arms_or_for_one(words, models):
     ("words", "said"),
     [
         (["m", "d=x"], "--model m d=x; allowed: one for all arms, and NAME=MODEL for each of a, b"),
-        (["m", "n"], "--model m n"),
         (["a=m"], "--model a=m"),
     ],
 )

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from measured import record, write_run
 
-from tandem.bench.records.manifest import SuiteEntry
 from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.cli.program import main
 from tandem.judge.compare import comparison as compare
@@ -51,16 +50,6 @@ def test_a_simulated_run_is_held_against_no_other(tmp_path, capsys):
     out = capsys.readouterr().out
     assert out.startswith(f"{SIMULATED_BAND}\n")
     assert "differs: simulated (so nothing is called): false -> true" in out
-
-
-def test_suites_of_other_content_give_code_2_and_a_sentence(tmp_path, capsys):
-    suite = SuiteEntry(name="real", sha256="1" * 64, prompts=24, classes=("repeat",))
-
-    assert main(["bench", "compare", *runs(tmp_path, suites=(suite,))]) == 2
-
-    err = capsys.readouterr().err
-    assert "suite real has other content" in err
-    assert "Traceback" not in err
 
 
 def test_a_run_in_which_a_control_failed_gives_code_4(tmp_path, capsys, monkeypatch):

@@ -99,15 +99,6 @@ def test_a_folder_that_takes_no_summary_is_reported_all_the_same(tmp_path, capsy
     assert "the summary cannot be written" in output.err
 
 
-def test_a_run_of_one_arm_says_that_there_is_nothing_to_compare(tmp_path, capsys):
-    assert main(["bench", "report", str(write_run(tmp_path / "run", [record()]))]) == 0
-
-    assert capsys.readouterr().out.endswith(
-        "no verdict: one arm was measured, so there is nothing to compare: name a --variant\n"
-    )
-    assert not (tmp_path / "run" / "verdict.json").exists()
-
-
 def test_the_last_line_is_the_page_to_open(judged, capsys):
     assert main(["bench", "report", str(judged)]) == 0
 
@@ -115,11 +106,6 @@ def test_the_last_line_is_the_page_to_open(judged, capsys):
     assert out.splitlines()[-1] == str(judged / "report.html")
     assert "spec against base: FASTER (restarts not tested)" in out
     assert (judged / "report.html").read_text().startswith("<!doctype html>")
-
-
-def test_figures_alone_write_no_verdict(judged):
-    assert main(["bench", "report", str(judged), "--figures"]) == 0
-    assert not (judged / "verdict.json").exists()
 
 
 @pytest.mark.usefixtures("no_page")

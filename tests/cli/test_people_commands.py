@@ -195,18 +195,6 @@ def test_an_operator_starts_stops_and_clears(deployed, become, front, capsys):
 
 
 @pytest.mark.proof
-def test_an_operator_destroys_what_is_not_protected(deployed, become, front, capsys):
-    become("operator")
-
-    code = deployed.tandem("destroy", "--yes-i-mean", deployed.name, "--poll-s", "0.05", "--json")
-
-    document = json.loads(capsys.readouterr().out)
-    assert (stacks(deployed), document["unsearched"]) == ([], {})
-    assert code in {0, 1}  # the small world around it is no stack's, and told as orphans
-    assert asked(front) <= wanted("destroy")
-
-
-@pytest.mark.proof
 def test_what_is_protected_is_an_admins_to_destroy(deployed, become, front, capsys):
     name = names.stack_name(deployed.environment, "Observability")
     deployed.client("cloudformation").update_termination_protection(

@@ -87,22 +87,6 @@ def test_a_low_acceptance_keeps_plain_decoding(capsys):
     assert capsys.readouterr().out.startswith("Keep plain decoding")
 
 
-def test_a_low_acceptance_without_a_tpot_is_to_be_measured(capsys):
-    assert run(*PLAN, "--acceptance", "0.1") == 0
-    assert capsys.readouterr().out.startswith(
-        "Measure before you decide: no window of these is sure"
-    )
-
-
-def test_json_has_every_cell_of_the_asked_ranges(capsys):
-    assert run(*PLAN, "--window", "1..15", "--concurrency", "1,4", "--json") == 0
-    document = json.loads(capsys.readouterr().out)
-    assert [(cell["window"], cell["concurrency"]) for cell in document["cells"]] == [
-        (window, load) for window in range(1, 16) for load in (1, 4)
-    ]
-    assert document["exit_code"] == 0
-
-
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -212,8 +196,3 @@ def test_the_page_of_a_simulated_run_says_so_and_has_its_points(measured, tmp_pa
     assert run(*NATIVE, *words) == 0
     page = path.read_text()
     assert ("SIMULATED SERVERS" in page, "Points are classes of the run" in page) == (True, True)
-
-
-def test_a_page_that_cannot_be_written_gives_3(tmp_path, capsys):
-    assert run(*PLAN, "--page", str(tmp_path / "absent" / "plan.html")) == 3
-    assert "the page cannot be written" in capsys.readouterr().err

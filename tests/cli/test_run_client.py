@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from run_records import (
     RUN,
     START,
@@ -144,16 +144,6 @@ def test_a_denial_names_the_kind_of_people_that_may(kind, ask, client, fleet, pr
     with pytest.raises(AccessDeniedError, match=f"the rights of {kind}") as raised_error:
         ask(client)
     assert names.people_policy_name(fleet.environment, kind) in raised_error.value.change
-
-
-def test_what_fails_for_a_person_is_not_said_to_be_tried_again_by_the_runner(client, proxy):
-    proxy.use(FaultRule(operation="GetObject", fault=StatusFault(status=503, code="SlowDown")))
-    with pytest.raises(ExternalError) as raised_error:
-        client.read_beat()
-    assert ("SlowDown" in raised_error.value.problem, raised_error.value.change) == (
-        True,
-        "try again",
-    )
 
 
 def put_events(fleet, *rows, at=START):

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 from datetime import timedelta
-from io import StringIO
 from types import SimpleNamespace
 
 import pytest
 import yaml
 from doubles.fault_proxy.rules import FaultRule, StatusFault
-from rich.console import Console
 from run_records import (
     RUN,
     STEPS,
@@ -23,7 +21,6 @@ from run_records import (
     make_record,
     make_request,
     make_step,
-    moment,
     put_beat,
     put_run,
     put_value,
@@ -60,19 +57,6 @@ def ready(fleet, monkeypatch):
 def finish(fleet, **fields):
     """What a runner leaves of a run that came to its end."""
     return lambda _: put_run(fleet, make_record(fleet, **fields), ENDED_STEPS)
-
-
-class Somebody:
-    """Who sits there and types this."""
-
-    def __init__(self, answer):
-        self.answer = answer
-
-    def isatty(self):
-        return True
-
-    def readline(self):
-        return self.answer
 
 
 def test_the_request_says_what_was_asked_and_of_which_specs(ready):
@@ -171,15 +155,6 @@ def test_ctrl_c_leaves_the_run_alone(ready, capsys, monkeypatch):
     err = capsys.readouterr().err
     assert (code, "the run goes on" in err, f"tandem runs cancel {RUN}" in err) == (130, True, True)
     assert not [key for key in list_keys(ready, "requests/") if "cancel" in key]
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 1), ("n\n", 1)])
-def test_a_question_is_asked_of_whoever_is_there(answer, code, ready, monkeypatch):
-    monkeypatch.setattr("sys.stdin", Somebody(answer))
-    with answering(ready, finish(ready, state="judged")):
-        assert tandem(ready, "run post", *HOURS, "--run", RUN) == code
-    assert bool(list_keys(ready, "requests/")) is not bool(code)
 
 
 def read_sweep_plan(fleet, capsys, *flags):
@@ -408,43 +383,3 @@ def test_a_bucket_that_does_not_answer_is_told_once_and_asked_again(
     follow_over(ready, monkeypatch, lambda: proxy.use(fault), lambda: None, proxy.use)
     code = tandem(ready, f"runs follow {RUN}")
     assert (code, capsys.readouterr().out.count("cannot look")) == (1, 1)
-
-
-def test_a_terminal_has_one_line_that_is_written_anew(ready, monkeypatch):
-    screen = StringIO()
-    console = Console(file=screen, force_terminal=True, width=100, highlight=False, markup=False)
-    monkeypatch.setattr("tandem.cli.run_timeline.open_console", lambda **_: console)
-    follow_over(
-        ready,
-        monkeypatch,
-        put_step(ready, 1, "stage", "running", note="1 of 2 models"),
-        lambda: None,
-    )
-    tandem(ready, f"runs follow {RUN}")
-    lines = [line for line in screen.getvalue().splitlines() if "done" in line]
-    assert ("1 of 2 models" in screen.getvalue(), "begins" in screen.getvalue(), len(lines)) == (
-        True,
-        False,
-        1,
-    )
-
-
-def test_the_time_that_is_left_follows_from_the_plan(ready, capsys, monkeypatch):
-    def write_running(_):
-        put_run(ready, make_record(ready, state="running"), ENDED_STEPS)
-
-    changes = [
-        lambda: put_value(
-            ready, run_record_key(RUN), make_record(ready, state="judged", ended_at=moment(200))
-        )
-    ]
-    monkeypatch.setattr(
-        "tandem.cli.run_timeline.time", SimpleNamespace(sleep=lambda _: changes.pop(0)())
-    )
-    with answering(ready, write_running):
-        tandem(ready, "run post", *ASK)
-    out = capsys.readouterr().out
-    assert re.search(
-        r"round-00000 +done +10 min  round-00000 is fine; about 2 h \d\d min left", out
-    )
-    assert (out.count(" left"), "the plan had 214" in out) == (1, True)

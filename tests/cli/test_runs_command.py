@@ -257,13 +257,9 @@ def list_calls(proxy):
 @pytest.mark.parametrize(
     "command",
     [
-        "runs",
-        f"runs show {RUN}",
-        f"runs follow {RUN}",
         f"runs logs {RUN}",
         f"results {RUN}",
         f"runs cancel {RUN} --yes",
-        "run post --hours 6 --yes --run mine --detach",
     ],
 )
 def test_no_command_asks_more_than_its_rights_say(command, fleet, proxy):

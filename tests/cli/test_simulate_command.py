@@ -111,12 +111,6 @@ def test_the_knobs_can_be_written_instead_and_read_again(tmp_path, capsys):
     assert [read_settings(path).law for path in lines] == ["none", "nxdi"]
 
 
-@pytest.mark.parametrize("port", ["70000", "-1", "x"])
-def test_rejects_what_is_no_port(port, capsys):
-    assert simulate("--experiment", "post", "--port", port) == 2
-    assert port in capsys.readouterr().err
-
-
 def test_a_time_scale_has_every_time_divided_and_nothing_else_changed(tmp_path):
     for folder, flags in (("plain", []), ("fast", ["--time-scale", "5"])):
         assert (

@@ -52,17 +52,6 @@ def schedules(fleet: Fleet) -> list[str]:
     ]
 
 
-def test_after_a_stop_a_start_is_refused_until_the_fence_is_lifted(fleet, capsys):
-    fleet.tandem("start", *YES)
-    fleet.tandem("stop", "--wait")
-
-    code = fleet.tandem("start", *YES, "--run", "second")
-    assert "tandem stop --release" in capsys.readouterr().err
-    fleet.tandem("stop", "--release")
-
-    assert (code, fleet.tandem("start", *YES, "--run", "third")) == (2, 0)
-
-
 def test_the_lease_and_the_one_shot_stop_are_there_when_it_is_raised(fleet, capsys):
     document = started(fleet, capsys, *POST)
 
@@ -92,11 +81,6 @@ def test_variants_without_room_are_named(fleet, capsys):
 def test_compile_admits_compile_jobs_and_no_server(fleet, capsys):
     document = started(fleet, capsys, *POST, "--compile")
     assert document["labels"] == labels(fleet) == {"compile.tandem/experiment": "post"}
-
-
-def test_the_cost_is_hours_times_nodes_times_the_declared_price(fleet, capsys):
-    fleet.tandem("start", *YES, "--nodes", "2")
-    assert "143.04 USD at most: 2 h x 2 nodes x 35.76 USD an hour" in capsys.readouterr().out
 
 
 def test_a_plan_is_shown_before_anything_is_asked_to_be_done(fleet, proxy, capsys):

@@ -12,10 +12,8 @@ from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from fleet_world import Fleet, write_environment
 
 from rehearsal.aws import fleet_behavior as knobs
-from tandem.declarations import names
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, lease_key
-from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.ops.people.rights import list_command_calls
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
@@ -95,16 +93,6 @@ def test_money_is_hours_since_launch_times_the_declared_price(fleet, capsys):
     assert document["usd_per_hour_date"] == "2026-05-31"
 
 
-def test_an_instance_with_a_live_lease_and_its_schedule_needs_nobody(fleet, capsys):
-    lease(fleet, hours=2)
-    schedule(fleet, NOW + timedelta(hours=2))
-    fleet.scale(1)
-
-    code = fleet.tandem("status")
-
-    assert (code, "run r1 of experiment post" in capsys.readouterr().out) == (0, True)
-
-
 def test_a_live_lease_without_its_schedule_needs_attention(fleet, capsys):
     lease(fleet, hours=2)
     fleet.scale(1)
@@ -129,34 +117,6 @@ def test_after_a_stop_the_bill_stays(fleet, capsys):
         0.0,
         5.96,
     )
-
-
-def test_a_deploy_of_minutes_ago_is_not_unarmed(undeployed, capsys):
-    undeployed.deploy()
-    undeployed.make_reaper()
-
-    code = undeployed.tandem("status")
-
-    text = " ".join(capsys.readouterr().out.split())
-    assert (code, "NOT ARMED" in text) == (0, False)
-    assert "reaper unknown: deployed 0 min ago; its first pass comes within 5 min" in text
-
-
-def test_a_node_group_of_another_kind_needs_attention(undeployed, capsys):
-    undeployed.deploy(
-        tags=names.resource_tags(undeployed.environment) | {CAPACITY_KIND_TAG: "capacity-block"}
-    )
-    undeployed.looked()
-
-    document = seen(undeployed, capsys)
-
-    [concern] = document["attention"]
-    assert (
-        "node group is of capacity-block, the file declares on-demand: the budget only tells"
-        in concern["problem"]
-    )
-    assert "deploy the stack Guard" in concern["change"]
-    assert document["stops"][2]["state"] == "absent"
 
 
 def test_a_broken_neighbour_keeps_nobody_from_looking(fleet):

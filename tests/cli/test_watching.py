@@ -11,33 +11,13 @@ import pytest
 import yaml
 from bucket_specs import folders
 
-from tandem.bench.suites.suite import load_suite as suite
 from tandem.cli.inputs import read_legal_inputs
-from tandem.cli.monitoring_cost import build_scope, compute_costs, list_faults
+from tandem.cli.monitoring_cost import compute_costs, list_faults
 from tandem.cli.program import main
 from tandem.cli.selection import Selection
-from tandem.declarations.environment import Environment
-from tandem.declarations.experiment import Experiment
 from tandem.declarations.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
-
-
-@pytest.fixture(scope="module")
-def hosting() -> tuple[Environment, list[Experiment]]:
-    """The committed environment of the post, with what it hosts."""
-    workspace = load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
-    environment = workspace.environments["post-us-east-2"].record
-    experiments = [workspace.experiments[name].record for name in ("post", "post-drafts-windows")]
-    assert environment
-    assert all(experiments)
-    return environment, [experiment for experiment in experiments if experiment]
-
-
-def test_classes_are_those_of_the_suites(hosting):
-    member = build_scope(*hosting).experiments[0]
-    assert member.suites == {name: suite(name).classes for name in hosting[1][0].suites}
-    assert set(member.classes) == {*suite("post").classes, *suite("real").classes}
 
 
 POST = "post-us-east-2"
@@ -138,14 +118,6 @@ def test_a_reference_of_what_no_suite_asks_is_warned_of(specs, prompt_class, loa
     (fault,) = [fault for fault in inputs.faults if "reference" in fault.path]
     assert (fault.path, fault.severity) == (path, "warning")
     assert fault.line
-
-
-@pytest.mark.parametrize("prompt_class", ["json", "all"])
-def test_a_reference_of_a_suites_class_or_of_all_of_them_is_not(specs, prompt_class):
-    reference = REFERENCE.replace("CLASS", prompt_class).replace("LOAD", "4")
-    edit(specs, f"environments/{POST}.yaml", "reference: null ", reference + "  # ")
-    inputs = read_legal_inputs(select_post(specs))
-    assert not [fault for fault in inputs.faults if "reference" in fault.path]
 
 
 @pytest.mark.parametrize(("variants", "refused"), [(100, False), (130, True)])

@@ -123,22 +123,6 @@ def test_a_class_twice_as_fast_makes_up_for_one_half_as_fast():
     assert score_classes((2.0, 0.5)) == pytest.approx(1.0)
 
 
-def test_the_same_measurements_give_the_same_search():
-    assert worlds.search(3) == worlds.search(3)
-
-
-def test_a_search_that_stops_at_the_first_is_caught(monkeypatch):
-    choose = worlds.plan_next
-
-    def choose_once(candidates, results, *rest):
-        state = choose(candidates, results, *rest)
-        return replace(state, next=None) if results else state
-
-    monkeypatch.setattr(worlds, "plan_next", choose_once)
-    near, _, _, _ = worlds.summarize([worlds.search(SEED + number) for number in range(100)])
-    assert near < 0.95
-
-
 def print_figures(name, count, figures):
     near, plain, share, worlds = figures
     print(  # noqa: T201
@@ -156,7 +140,7 @@ def test_the_best_of_most_worlds_is_named(count):
 
 
 @pytest.mark.parametrize("counts_positions", [False, True])
-@pytest.mark.parametrize(("kind", "least"), [("rising", 0.95), ("mixture", 0.9)])
+@pytest.mark.parametrize(("kind", "least"), [("mixture", 0.9)])
 @pytest.mark.parametrize("count", [100, pytest.param(400, marks=pytest.mark.proof)])
 def test_acceptance_by_position_needs_no_law(count, kind, least, counts_positions):
     outcomes = [

@@ -49,14 +49,6 @@ def test_a_free_draft_gives_the_tokens_of_a_step():
     assert cell.speed_up == cell.tokens == expect_tokens("k", 0.8, 7)
 
 
-def test_break_even_of_the_posts_pair_is_58_percent():
-    assert forecast()[0].break_even == pytest.approx(0.58, abs=1e-3)
-
-
-def test_at_break_even_speculation_gains_nothing():
-    assert forecast(acceptance=forecast()[0].break_even)[0].speed_up == pytest.approx(1.0)
-
-
 def test_a_draft_that_costs_more_than_it_can_commit_has_no_break_even():
     assert forecast(share=DraftShare(1.2, 1.0, 1.3, "assumed"))[0].break_even is None
 
@@ -64,11 +56,6 @@ def test_a_draft_that_costs_more_than_it_can_commit_has_no_break_even():
 def test_more_acceptance_is_never_slower():
     speed_ups = [forecast(acceptance=step / 20)[0].speed_up for step in range(21)]
     assert speed_ups == sorted(speed_ups)
-
-
-def test_the_range_holds_the_mean():
-    cells = forecast(windows=range(1, 16), loads=(1, 4, 16))
-    assert [cell for cell in cells if not cell.low <= cell.speed_up <= cell.high] == []
 
 
 def test_a_larger_batch_makes_a_draft_forward_a_smaller_share():
@@ -144,12 +131,6 @@ def test_a_mixture_of_experts_has_no_cost_and_says_why():
     assert words.startswith(
         "of its kind (mixture of experts, sequential drafts, fused or native), one pair"
     )
-
-
-def test_an_unknown_family_has_no_cost_and_says_why():
-    family = TARGET.family.model_copy(update={"value": "rwkv"})
-    words = fit_published_cost(load_published(), TARGET.model_copy(update={"family": family}))
-    assert words == "whether rwkv is a mixture of experts is not known here"
 
 
 def test_each_verified_token_makes_a_step_longer():

@@ -43,11 +43,10 @@ def test_written_experiment_is_legal(name, runtime, capsys):
     assert "each compiles again" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("name", "runtime"), MOVES)
-def test_every_artifact_key_changes(name, runtime):
+def test_every_artifact_key_changes():
     keys = [
         change
-        for change in migrated(name, runtime).changes
+        for change in migrated("post", "native").changes
         if change.topic == "artifact" and "-tp" in change.after
     ]
     assert keys

@@ -269,6 +269,6 @@ def build_clients(url: str, region: str, access_key: str = ACCOUNT) -> PublishCl
 
 
 if __name__ == "__main__":  # in a process of its own, which may be killed
-    given = json.loads(sys.argv[2])
-    given["folder"] = Path(given["folder"])
-    PublishedRun(endpoint=AwsEndpoint(account=ACCOUNT, region=sys.argv[1]), **given).publish()
+    fields = json.loads(sys.argv[2])
+    fields["folder"] = Path(fields["folder"])
+    PublishedRun(endpoint=AwsEndpoint(account=ACCOUNT, region=sys.argv[1]), **fields).publish()
