@@ -152,7 +152,10 @@ def test_render_says_to_deploy_workloads_before_a_new_experiment_is_synced(specs
         "deploy Workloads before this is synced: npx cdk deploy dev-trn2-3xlarge/Workloads -c"
         " env=dev-trn2-3xlarge"
     )
-    assert (sentence in first, "tandem-dev, runner-system start without credentials" in first) == (
+    assert (
+        sentence in first,
+        "tandem-dev, runner-system start and stay without credentials" in first,
+    ) == (
         True,
         True,
     )

@@ -142,7 +142,7 @@ def test_a_refusal_that_nobody_reads_keeps_its_exit_code(words):
 
 @pytest.mark.parametrize(
     ("words", "code", "text"),
-    [(["stop", "--env", "nobody"], 2, b"no such file")],
+    [(["stop", "--env", "nobody"], 2, b"file not found")],
 )
 def test_json_on_a_full_disk_keeps_the_exit_code_and_the_sentence(words, code, text):
     with Path("/dev/full").open("wb") as full_disk:

@@ -198,7 +198,7 @@ def test_a_runner_that_does_not_live_blocks_a_run_and_no_dry_run(age, fleet, cap
         put_beat(fleet, timedelta(minutes=age))
     codes = [tandem(fleet, "run post", *ASK), tandem(fleet, "run post", *HOURS, "--dry-run")]
     out, err = capsys.readouterr()
-    sentence = "it has not written for 6 min" if age else "none has ever written"
+    sentence = "it has not written for 6 min" if age else "it has never written"
     assert (codes, err.count(sentence), "total" in out, list_keys(fleet, "requests/")) == (
         [3, 0],
         2,
@@ -295,7 +295,7 @@ def test_a_run_that_waits_goes_on_under_its_own_request(ready, capsys):
 @pytest.mark.proof
 @pytest.mark.parametrize(
     ("state", "more", "words"),
-    [("judged", "run", "only a waiting run"), ("waiting", "run other", "it is of post")],
+    [("judged", "run", "only a waiting run"), ("waiting", "run other", "the run is of post")],
 )
 def test_what_cannot_be_resumed_is_refused(state, more, words, ready, capsys):
     put_run(ready, make_record(ready, state=state))

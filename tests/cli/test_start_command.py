@@ -87,7 +87,7 @@ def test_a_plan_is_shown_before_anything_is_asked_to_be_done(fleet, proxy, capsy
     code = fleet.tandem("start", "--hours", "2", *POST)
 
     document = capsys.readouterr()
-    assert (code, "add --yes" in document.err, fleet.states()) == (2, True, [])
+    assert (code, "pass --yes" in document.err, fleet.states()) == (2, True, [])
     for word in ("schedule", "reaper", "budget", "71.52 USD at most"):
         assert word in document.out
     assert "UpdateNodegroupConfig" not in {call.operation for call in proxy.log}
@@ -108,11 +108,11 @@ def make_unarmed(fleet: Fleet, *, budget: str = "armed") -> None:
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        ("armed", ["1 path that should", "reaper: silent: no pass in the last 20 min"]),
+        ("armed", ["1 stop of the fleet not armed", "reaper: silent: no pass in the last 20 min"]),
         (
             "spent",
             [
-                "2 paths that should",
+                "2 stops of the fleet not armed",
                 "budget: 0.00 of 2,000.00 USD this month, spent: no further alert",
             ],
         ),
@@ -129,7 +129,7 @@ def test_a_path_that_is_not_armed_refuses_and_names_both_ways_out(
     assert (code, out, undeployed.states(), schedules(undeployed)) == (2, "", [], [])
     assert [
         word
-        for word in (*words, "mend it: deploy the stack Guard", "--accept-unarmed")
+        for word in (*words, "fix it: deploy the stack Guard", "--accept-unarmed")
         if word not in err
     ] == []
 
