@@ -60,11 +60,6 @@ def test_what_stops_and_starts_needs_the_standard_library_and_boto3(path: Path) 
     assert strangers == set()
 
 
-def test_what_boto3_raises_is_told_by_boto3_alone() -> None:
-    names = {name.partition(".")[0] for name in imports(ROOT / "tandem/aws/faults.py")}
-    assert names - set(sys.stdlib_module_names) == {"botocore", "urllib3"}
-
-
 @pytest.mark.parametrize("module", ["errors.py", "metrics.py", "shell_command.py"])
 def test_faults_figures_and_shell_commands_need_the_standard_library_alone(module: str) -> None:
     libraries = {name.partition(".")[0] for name in imports(ROOT / "tandem" / module)}

@@ -15,39 +15,8 @@ from tandem.shell_command import (
     quote_command,
 )
 
-HOSTILE = (
-    "x; curl evil",
-    "$(id)",
-    "`id`",
-    "it's",
-    'say "no"',
-    "a && b",
-    "a|b",
-    "#no",
-    "*",
-    "~",
-    "",
-    "-rf",
-    "a\\b",
-    "a b",
-    "é",
-)
-CONTROLS = (
-    "a\nid",
-    "a\rb",
-    "\x1b[2Jx",
-    "a\x00b",
-    "a\x9b31mb",
-    "a\tb",
-    "a\u202eb",
-    "a\u2028b",
-    "\x7f",
-)
-
-
-@pytest.mark.parametrize("word", HOSTILE)
-def test_a_shell_gets_back_each_word(word: str) -> None:
-    assert shlex.split(quote_command("aws", "--name", word)) == ["aws", "--name", word]
+HOSTILE = ("x; curl evil", "$(id)", "`id`", "it's", "*", "", "-rf")
+CONTROLS = ("a\nid", "\x1b[2Jx", "a\x9b31mb", "a\u202eb")
 
 
 @pytest.mark.parametrize("word", HOSTILE)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from tandem.bench.records.simulation import SIMULATED_BAND
+from tandem.bench.records.terminal_table import format_table
 from tandem.bench.records.terminal_text import wrap_text
 from tandem.declarations.experiment import Experiment
 from tandem.judge import text_format as fmt
@@ -14,7 +15,6 @@ from tandem.plan.forecast import CoreMemory, PlanBasis, choose_window, rank_cell
 from tandem.plan.forecast_cell import ForecastCell
 from tandem.plan.measurement_rows import PublishedRow
 from tandem.plan.step_cost import StepCost
-from tandem.report.terminal import format_table
 
 NO_PRICE = "no cost: `capacity.usd_per_hour` is 0, write your price of a node-hour"
 NO_ENVIRONMENT = (

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 
 from tandem.artifacts.store import ObjectStore
+from tandem.bench.records.terminal_table import format_table
 from tandem.bench.records.terminal_text import wrap_text
 from tandem.errors import ExternalError, InputError, SchemaError, convert_os_errors
 from tandem.judge.sweep_record import CandidateRecord, SweepRecord
 from tandem.plan.sweep_patch import patch_experiment
 from tandem.report.chart_page import PageHeader
 from tandem.report.sweep_page import write_sweep_page
-from tandem.report.terminal import format_table
 from tandem.run.round_records import download_results
 from tandem.run.run_keys import DECISION_FILE, pair_run
 from tandem.run.run_values import SCHEMA, StepRecord, list_confirmed

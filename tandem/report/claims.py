@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tandem.bench.records.terminal_table import WIDTH, format_table
 from tandem.bench.records.terminal_text import wrap_text
 from tandem.post.schema import FILE, AnswerWord, ClaimAnswers, ClaimVerdict
 from tandem.report.charts import ReportSection
 from tandem.report.markup import build_sentence, render_template
-from tandem.report.terminal import WIDTH, format_table
 
 _TONES: dict[AnswerWord, str] = {
     "confirmed": "good",
@@ -52,4 +52,4 @@ def render_claims(answers: ClaimAnswers, *, width: int = WIDTH) -> Iterator[str]
         (claim.claim, claim.answer, claim.text, ", ".join(claim.against))
         for claim in answers.claims
     ]
-    yield from format_table(("claim", "answer", "", "against"), rows, flexible=2, width=width)
+    yield from format_table(("claim", "answer", "", "against"), rows, flexible=(2,), width=width)

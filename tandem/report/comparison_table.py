@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from tandem.bench.records.simulation import SIMULATED_BAND
+from tandem.bench.records.terminal_table import WIDTH, format_table
 from tandem.bench.records.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
 from tandem.judge.compare.schema import AcceptanceDrift, ComparisonRow, RunComparison, RunSeries
 from tandem.judge.pairs import DECIDING_METRIC
-from tandem.report.terminal import MARKS, MARKS_LEGEND, WIDTH, format_table
+from tandem.report.terminal import MARKS, MARKS_LEGEND
 
 MAX_CLASSES = 40
 """Most classes in one table; if there are more, classes with a verdict go first, and --json has

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from tandem.bench.figures import summary
 from tandem.bench.figures.request_table import RequestTable, read_request_table
 from tandem.bench.figures.summary import RecordSummary
-from tandem.bench.figures.summary_table import WIDTH, format_lines
+from tandem.bench.figures.summary_table import format_lines
 from tandem.bench.records.manifest import RunManifest
+from tandem.bench.records.terminal_table import WIDTH
 from tandem.errors import ExitCode, ExternalError
 from tandem.post.schema import ClaimAnswers, read_answers
 

@@ -7,14 +7,11 @@ records; omitted rows are counted, and verdict.json has them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-from rich.console import Console
-from rich.table import Column, Table
-from rich.text import Text
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tandem.bench.plan.schedule import LoadLevel
 from tandem.bench.records.simulation import SIMULATED_BAND
+from tandem.bench.records.terminal_table import WIDTH, format_table
 from tandem.bench.records.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
 from tandem.judge.schema import (
@@ -26,7 +23,6 @@ from tandem.judge.schema import (
     Verdict,
 )
 
-WIDTH = 100  # default, in columns
 MOST_ROWS = 48
 """Most rows of a table: a screen and a half."""
 
@@ -44,45 +40,6 @@ _PARTS: Mapping[str, tuple[str, str]] = {
 lengths."""
 
 _OVERALL_METRICS = ("e2e_ms", "tpot_ms", "ttft_ms", "output_tokens_per_s")
-
-
-def format_table(  # noqa: PLR0913 - what a table is made of
-    heads: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    numbers: Collection[int] = (),
-    flexible: int = 0,
-    folds: bool = False,
-    width: int = WIDTH,
-) -> list[str]:
-    """Return the lines of a table at most `width` columns wide.
-
-    Args:
-        heads: of the columns; empty prints only the rows.
-        rows: cells of each row.
-        numbers: columns with figures, aligned to the right.
-        flexible: the column to shrink if the table is too wide: it is folded, or cut with an
-            ellipsis.
-        folds: whether to fold that column.
-        width: of the table, in columns of the terminal.
-    """
-    cells = [list(map(fmt.clean_text, row)) for row in [*([heads] if heads else []), *rows]]
-    columns = [
-        Column(no_wrap=place != flexible, justify="right" if place in numbers else "left")
-        for place in range(max(map(len, cells), default=0))
-    ]
-    table = Table(*columns, box=None, show_header=False, pad_edge=False)
-    for row in cells:
-        table.add_row(
-            *(
-                Text(cell, no_wrap=not folds, overflow="fold" if folds else "ellipsis")
-                for cell in row
-            )
-        )
-    console = Console(width=width, color_system=None, force_terminal=False)
-    with console.capture() as capture:
-        console.print(table)
-    return [line.rstrip() for line in capture.get().splitlines()]
 
 
 def render_lines(verdict: Verdict, *, width: int = WIDTH, verbose: bool = False) -> Iterator[str]:
@@ -154,13 +111,13 @@ def _render_arms(verdict: Verdict, width: int) -> Iterator[str]:
     if not verdict.arms:
         return
     addresses = {figures.arm: figures.url for figures in verdict.arms}
-    yield from format_table((), list(addresses.items()), flexible=1, folds=True, width=width)
+    yield from format_table((), list(addresses.items()), flexible=(1,), folds=True, width=width)
     heads = ["load", "arm", "requests/s", "TTFT p50", "p99 ms", "TPOT p50", "p99 ms"]
     if verdict.goodput:
         heads.append("in limits")
     rows = [_format_arm(figures, has_limits=bool(verdict.goodput)) for figures in verdict.arms]
     yield from format_table(
-        heads, rows[:MOST_ROWS], numbers=range(2, len(heads)), flexible=1, width=width
+        heads, rows[:MOST_ROWS], numbers=range(2, len(heads)), flexible=(1,), width=width
     )
     yield from _count_omitted(len(rows), MOST_ROWS, "rows")
     if verdict.goodput:
@@ -291,7 +248,7 @@ def _render_controls(verdict: Verdict, width: int) -> Iterator[str]:
     ]
     if rows:
         yield "controls"
-        yield from format_table((), rows, flexible=1, folds=True, width=width)
+        yield from format_table((), rows, flexible=(1,), folds=True, width=width)
         yield from _count_omitted(len(controls.marked), MOST_ROWS, "rounds are left out")
         yield ""
 

@@ -21,9 +21,9 @@ import numpy as np
 from tandem.bench.figures.quantiles import Values, compute_median
 from tandem.bench.figures.request_table import hash_texts, read_request_table
 from tandem.bench.figures.summary import ALL_CLASSES
-from tandem.bench.figures.summary_table import WIDTH, format_table
 from tandem.bench.records import json_file, manifest
 from tandem.bench.records.simulation import SIMULATED_BAND
+from tandem.bench.records.terminal_table import WIDTH, format_table
 from tandem.bench.records.terminal_text import wrap_text
 
 
@@ -178,7 +178,8 @@ def format_lines(comparison: GroundTruth, *, width: int = WIDTH) -> Iterator[str
     for row in comparison.rows:
         values = itertools.chain(*row.figures.values(), [row.llmperf_ms])
         rows.append([row.class_, row.arm, str(row.n), *map(_format_value, values)])
-    yield from format_table([*headings, 'llmperf\n"ITL"'], rows, width)
+    heads = [*headings, 'llmperf\n"ITL"']
+    yield from format_table(heads, rows, numbers=range(2, len(heads)), flexible=(0, 1), width=width)
 
     classes = {row.class_ for row in comparison.rows}
     arm_rows = [row for row in comparison.rows if row.class_ == ALL_CLASSES or len(classes) == 1]

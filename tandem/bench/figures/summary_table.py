@@ -7,17 +7,14 @@ are complete.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-
-from rich.console import Console
-from rich.table import Table
+from collections.abc import Iterator
 
 from tandem.bench.figures.summary import ALL_CLASSES, RecordSummary, SummaryCell
 from tandem.bench.plan.schedule import LoadLevel
 from tandem.bench.records.simulation import SIMULATED_BAND
-from tandem.bench.records.terminal_text import clean_text, wrap_text
+from tandem.bench.records.terminal_table import WIDTH, format_table
+from tandem.bench.records.terminal_text import wrap_text
 
-WIDTH = 100  # default columns
 _COLUMNS = {  # metric to its heading
     "ttft_ms": "TTFT\nms",
     "tpot_ms": "TPOT\nms",
@@ -52,7 +49,10 @@ def format_lines(summary: RecordSummary, *, width: int = WIDTH) -> Iterator[str]
         loop = ", open loop" if rate_per_s else ""
         yield f"{level}{loop}: medians (p90, p99 and means: summary.json)"
         rows = _list_rows(summary, concurrency, rate_per_s)
-        yield from format_table(["class", "arm", "ok", *_COLUMNS.values()], rows, width)
+        heads = ["class", "arm", "ok", *_COLUMNS.values()]
+        yield from format_table(
+            heads, rows, numbers=range(2, len(heads)), flexible=(0, 1), width=width
+        )
         yield ""
     if not loads:
         yield "no request is recorded"
@@ -81,27 +81,6 @@ def _list_rows(
     for place, count in counts.items():
         figures = (_format_value(cells.get((*place, metric))) for metric in _COLUMNS)
         yield [*place, str(count), *figures]
-
-
-def format_table(
-    headings: Iterable[str], rows: Iterable[Sequence[str]], width: int = WIDTH
-) -> list[str]:
-    """Return a table's lines: two columns of names, cut to fit, then figures."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for place, heading in enumerate(headings):
-        is_figure = place > 1
-        table.add_column(
-            heading,
-            justify="right" if is_figure else "left",
-            no_wrap=is_figure,
-            overflow="ellipsis",
-        )
-    for row in rows:
-        table.add_row(*map(clean_text, row))
-    console = Console(width=width, color_system=None, markup=False, highlight=False, emoji=False)
-    with console.capture() as capture:
-        console.print(table)
-    return [line.rstrip() for line in capture.get().splitlines()]
 
 
 def _format_value(cell: SummaryCell | None) -> str:
