@@ -30,11 +30,7 @@ def clean_text(text: str) -> str:
     Args:
         text: of a service, a file or a server.
     """
-    return (
-        text
-        if text.isprintable()
-        else "".join(one if one.isprintable() else REPLACEMENT for one in text)
-    )
+    return "".join(sign if sign.isprintable() else REPLACEMENT for sign in text)
 
 
 def build_cdk_command(verb: str, environment: str, stack: str = "*", *flags: str) -> str:

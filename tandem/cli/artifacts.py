@@ -271,39 +271,43 @@ def _read_rendered_keys(context: BucketContext, environments: Path) -> list[Mapp
         SpecError: a rendered file cannot be read.
     """
     environment_names = {context.environment.name, *context.sharing}
-    places = {
-        folder.joinpath(*place): keys
-        for folder in (MANIFESTS, environments.parent / MANIFESTS)
-        for place, keys in (read_manifests(folder).places if folder.is_dir() else {}).items()
-        if place[0] in environment_names
-    }
-    allowed = "a tree that `tandem render` wrote"
-    got = "rendered servers that tell no artifact key"
-    change = "render again: until then nobody knows which artifacts its servers load"
-    faults = [
-        SpecFault(file=str(folder), path="", got=got, allowed=allowed, change=change)
-        for folder, keys in places.items()
-        if isinstance(keys, str)
-    ]
+    rendered_keys: list[Mapping[str, Any]] = []
+    faults = []
+    for folder in {MANIFESTS.resolve(), (environments.parent / MANIFESTS).resolve()}:
+        places = read_manifests(folder).places if folder.is_dir() else {}
+        for place, keys in places.items():
+            if place[0] not in environment_names:
+                continue
+            if isinstance(keys, str):
+                faults.append(_build_manifest_fault(folder.joinpath(*place)))
+            else:
+                rendered_keys += keys.values()
     if faults:
         raise SpecError(faults)
-    return [
-        fields for keys in places.values() if not isinstance(keys, str) for fields in keys.values()
-    ]
+    return rendered_keys
+
+
+def _build_manifest_fault(folder: Path) -> SpecFault:
+    return SpecFault(
+        file=str(folder),
+        path="",
+        got="the artifact keys of rendered servers cannot be read",
+        allowed="a tree that `tandem render` wrote",
+        change="render again: until then nobody knows which artifacts its servers load",
+    )
 
 
 def _find_served_names(
     rendered_keys: Sequence[Mapping[str, Any]], stored_sets: Iterable[StoredSet]
 ) -> set[str]:
     """Return the names of what rendered servers load, also where another release rendered them."""
-    models = (fields.get(model) for fields in rendered_keys for model in ("target", "draft"))
-    names = {str(model) for model in models if model}
-    names |= {name for fields in rendered_keys if (name := compute_key_name(fields))}
-    return names | {
-        stored_set.name
-        for stored_set in stored_sets
-        if stored_set.manifest and stored_set.manifest.fields in rendered_keys
-    }
+    names = set[object]()
+    for fields in rendered_keys:
+        names |= {fields.get("target"), fields.get("draft"), compute_key_name(fields)}
+    for stored_set in stored_sets:
+        if stored_set.manifest and stored_set.manifest.fields in rendered_keys:
+            names.add(stored_set.name)
+    return {str(name) for name in names if name}
 
 
 def _require_stored_names(names: Sequence[str], stored_sets: Iterable[StoredSet]) -> set[str]:
@@ -324,13 +328,12 @@ def _find_variant_key(context: BucketContext, word: str) -> ArtifactKey:
     Raises:
         InputError: the environment hosts no such variant.
     """
-    artifacts = [need for need in context.needs if need.kind == "artifact"]
-    # a colon stands in the name of a user of another environment
-    fields_by_user = {
-        user: need.fields for need in artifacts for user in need.used_by if ":" not in user
-    }
-    if word not in fields_by_user:
-        raise build_name_error(
-            f"{context.environment.name} hosts no variant {word!r}", word, sorted(fields_by_user)
-        )
-    return ArtifactKey.from_fields(fields_by_user[word])
+    users: list[str] = []
+    for need in context.needs:
+        if need.kind == "artifact":
+            # a colon stands in the name of a user of another environment
+            users += [user for user in need.used_by if ":" not in user]
+            if word in users:
+                return ArtifactKey.from_fields(need.fields)
+    problem = f"{context.environment.name} hosts no variant {word!r}"
+    raise build_name_error(problem, word, sorted(users))

@@ -6,6 +6,7 @@ must be typed stands on a line of its own.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -43,15 +44,16 @@ def print_listing(context: BucketContext, rows: Sequence[SurveyRow], now: dateti
     for title, section in sections.items():
         if section:
             print_line(title)
-        print_rows(line for row in section for line in _list_survey_rows(row, context, now))
+        for row in section:
+            print_rows(_list_survey_rows(row, context, now))
     size = sum(row.size for row in rows)
     print_line(f"stored: {format_bytes(size)}{_format_cost(size, context, with_price=True)}")
     for place in dict.fromkeys(fault.file for fault in context.unread):
-        print_line(f"not counted, for it is refused: {place} (tandem check)")
-    commands = [command for row in needed_rows for command in row.commands]
+        print_line(f"not counted, because it is refused: {place} (tandem check)")
+    commands = dict.fromkeys(itertools.chain(*(row.commands for row in needed_rows)))
     if commands:
-        print_line("to make what is not there, in this order:")
-    for command in dict.fromkeys(commands):
+        print_line("to make what is missing, in this order:")
+    for command in commands:
         print(f"  {command}")
 
 
@@ -86,10 +88,13 @@ def listing_as_dict(
 
 
 def _row_as_dict(row: SurveyRow, context: BucketContext, now: datetime) -> dict[str, Any]:
-    age_days = round((now - row.written).total_seconds() / DAY_S, 2) if row.written else None
-    written = row.written.isoformat() if row.written else None
-    cost = {"usd_per_month": _compute_usd_month(row.size, context)}
-    return {**asdict(row), "written": written, "age_days": age_days, **cost}
+    age_s = (now - row.written).total_seconds() if row.written else None
+    return {
+        **asdict(row),
+        "written": row.written.isoformat() if row.written else None,
+        "age_days": None if age_s is None else round(age_s / DAY_S, 2),
+        "usd_per_month": _compute_usd_month(row.size, context),
+    }
 
 
 def list_differences(first_side: KeySide, second_side: KeySide) -> Iterator[str]:

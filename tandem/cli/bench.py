@@ -181,18 +181,15 @@ def quality(
     else:
         rows = ask_task(folder, items, chance, group, api_key_env)
     write_quality(folder, rows)
-    counts: dict[str, dict[str, list[bool]]] = {}
+    tasks: dict[str, dict[str, dict[str, int]]] = {}
     for row in rows:
-        counts.setdefault(row.task, {}).setdefault(row.arm, []).append(row.right)
-    tasks = {
-        task: {arm: {"right": sum(right), "answered": len(right)} for arm, right in arms.items()}
-        for task, arms in counts.items()
-    }
-    lines = [
-        f"{task}: {arm} {count['right']} of {count['answered']} right"
-        for task, arms in tasks.items()
-        for arm, count in arms.items()
-    ]
+        count = tasks.setdefault(row.task, {}).setdefault(row.arm, {"right": 0, "answered": 0})
+        count["right"] += row.right
+        count["answered"] += 1
+    lines = []
+    for task, arms in tasks.items():
+        for arm, count in arms.items():
+            lines.append(f"{task}: {arm} {count['right']} of {count['answered']} right")
     lines.append(f"next: {quote_command('tandem', 'bench', 'report', str(folder))}")
     return print_result({"tasks": tasks}, lines, as_json=selection.as_json)
 

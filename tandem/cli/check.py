@@ -134,7 +134,7 @@ def _build_document(
 def _print_next(inputs: CommandInputs, *, verbose: bool) -> None:
     names = [environment.name for environment in inputs.environments()]
     command = build_tandem_command("doctor", names[0] if len(names) == 1 else "NAME")
-    rows = [("next", f"{command}: what would stop a deploy in the account")]
+    rows = [("next", f"{command}: what would stop a deploy")]
     if inputs.faults and not verbose:
         rows.insert(0, ("next", "tandem check --verbose: how to fix each warning"))
     print_rows(rows, indent=0, label_columns=NEXT_COLUMNS)
@@ -171,9 +171,9 @@ def _list_pins(inputs: CommandInputs, environment: Environment) -> Iterator[Vers
 
 def _print_pins(inputs: CommandInputs) -> None:
     """Name each pin once, whatever number of environments has it; each add-on stands in --json."""
-    pins = dict.fromkeys(
-        pin for environment in inputs.environments() for pin in _list_pins(inputs, environment)
-    )
+    pins: dict[VersionPin, None] = {}
+    for environment in inputs.environments():
+        pins |= dict.fromkeys(_list_pins(inputs, environment))
     component_pins = [pin for pin in pins if not pin.component.startswith("add-on ")]
     if component_pins:
         add_ons = format_count(len(pins) - len(component_pins), "add-on")

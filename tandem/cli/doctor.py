@@ -72,7 +72,8 @@ def doctor(
         findings = _run_checks(inputs, environment)
         skipped = len(CHECKS) - len({finding.check for finding in findings})
     code = ExitCode(exit_code(findings, strict=strict))
-    counts = {level: sum(row.level == level for row in findings) for level in LEVELS}
+    levels: list[str] = [finding.level for finding in findings]
+    counts = {level: levels.count(level) for level in LEVELS}
     counts["skipped"] = skipped
     if selection.as_json:
         document = {

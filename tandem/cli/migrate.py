@@ -70,18 +70,17 @@ def migrate(
         path.write_text(text)
     command = quote_command("tandem", "migrate", experiment, "--runtime", runtime, "--write")
     width = count_columns()
-    lines = _list_lines(migration, experiment, verbose=verbose)
-    folded = [part for line in lines for part in wrap_text(line, width, indent="    ")]
+    lines: list[str] = []
+    for line in _list_lines(migration, experiment, verbose=verbose):
+        lines += wrap_text(line, width, indent="    ")
     if write:
-        folded += [
-            f"wrote {path}",
-            "next  list it under `experiments` of an environment, then tandem check",
-        ]
+        lines.append(f"wrote {path}")
+        lines.append("next  list it under `experiments` of an environment, then tandem check")
     else:
-        folded += [f"next  {command}"]
+        lines.append(f"next  {command}")
     return print_result(
         _migration_as_dict(migration, text, path if write else None),
-        folded,
+        lines,
         as_json=selection.as_json,
     )
 

@@ -43,7 +43,7 @@ def build_scope(environment: Environment, experiments: Iterable[Experiment]) -> 
     scopes = []
     for experiment in experiments:
         suites = [load_suite(name) for name in experiment.suites]
-        suite_loads = {streams for suite in suites for streams in suite.defaults.concurrency}
+        suite_loads = set[int]().union(*(suite.defaults.concurrency for suite in suites))
         concurrencies = sorted(experiment.concurrency or suite_loads)
         classes = {suite.name: suite.classes for suite in suites}
         scopes.append(

@@ -116,29 +116,24 @@ def find_target(
     environment = inputs.environments()[0]
     arms = {arm.name for arm in run.arms}
     name = experiment_name or run.experiment
-    hosted = (
-        [inputs.find_experiment(environment, name)]
-        if name
-        else inputs.list_experiments(environment)
-    )
-    variants = {
-        experiment.name: [variant.name for variant in experiment.all_variants()]
-        for experiment in hosted
-    }
-    matches = [experiment for experiment in hosted if arms <= set(variants[experiment.name])]
+    experiments = inputs.list_experiments(environment)
+    if name:
+        experiments = [inputs.find_experiment(environment, name)]
+    matches = [row for row in experiments if arms <= _name_variants(row)]
     if len(matches) != 1:
-        names_text = "; ".join(
-            f"{name}: {', '.join(variant_names)}" for name, variant_names in variants.items()
-        )
+        texts = [f"{row.name}: {', '.join(sorted(_name_variants(row)))}" for row in experiments]
+        count = f"{len(matches)} experiments of {environment_name}"
         raise InputError(
-            f"the arms {', '.join(sorted(arms))} are variants of {len(matches)} experiments of"
-            f" {environment_name}, and must be of one ({names_text or 'it hosts none'})",
+            f"the arms {', '.join(sorted(arms))} are variants of {count}, and must be of one"
+            f" ({'; '.join(texts) or 'it hosts none'})",
             where="the run's arms",
-            change=(
-                "name the environment and, by --experiment NAME, the experiment that was measured"
-            ),
+            change="name the environment and, by --experiment NAME, what was measured",
         )
     return environment, matches[0]
+
+
+def _name_variants(experiment: Experiment) -> set[str]:
+    return {variant.name for variant in experiment.all_variants()}
 
 
 def require_server_kind(

@@ -69,12 +69,12 @@ class KeySnapshot:
 
     def owners(self, environment: str) -> dict[str, str]:
         """Return key to its experiment/variant, over all that share the environment's bucket."""
-        return {
-            _serialize_key(fields): f"{experiment}/{variant}"
-            for (place_environment, experiment), variants in self.places.items()
-            if place_environment in {environment, ""} and not isinstance(variants, str)
-            for variant, fields in variants.items()
-        }
+        owners = {}
+        for (place_environment, experiment), variants in self.places.items():
+            if place_environment in {environment, ""} and not isinstance(variants, str):
+                for variant, fields in variants.items():
+                    owners[_serialize_key(fields)] = f"{experiment}/{variant}"
+        return owners
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,11 +145,9 @@ def _skip_place(place: ExperimentPath, reason: str) -> VariantChange:
 
 def _compute_declared_keys(inputs: CommandInputs) -> dict[ExperimentPath, PlaceKeys]:
     """Return all declared keys by where they are hosted; for a refused one, the reason."""
-    places = [
-        (host.name, hosted.name)
-        for host in inputs.environments()
-        for hosted in inputs.list_experiments(host)
-    ]
+    places: list[ExperimentPath] = []
+    for host in inputs.environments():
+        places += [(host.name, experiment.name) for experiment in inputs.list_experiments(host)]
     hosted_names = {experiment for _, experiment in places}
     places += [("", name) for name in inputs.workspace.experiments if name not in hosted_names]
     refused_files = {fault.file for fault in inputs.faults if fault.severity == "refusal"}
@@ -328,9 +326,8 @@ def print_changes(old_snapshot: KeySnapshot, changes: Sequence[VariantChange]) -
     if changed:
         print_line(f"what differs from {old_snapshot.where}:")
     elif any(change.verdict == "same artifact" for change in changes):
-        print_line(
-            f"nothing compiles again: every variant keeps its artifact of {old_snapshot.where}"
-        )
+        where = old_snapshot.where
+        print_line(f"nothing compiles again: every variant keeps the artifact that {where} names")
     for environment, own_changes in _group_by_environment(changed).items():
         bill = _format_bill(_compute_bill(own_changes))
         print_line(f"  {environment or 'in no environment'}: {bill}")

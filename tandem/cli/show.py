@@ -236,8 +236,11 @@ def list_next_commands(environment: Environment, folders: Mapping[str, str]) -> 
         environment: as declared.
         folders: `environments` or `experiments` to its folder, where that is not the default.
     """
-    context = [word for key, folder in folders.items() for word in ("-c", f"{key}={folder}")]
-    options = [word for key, folder in folders.items() for word in (f"--{key}", folder)]
+    context: list[str] = []
+    options: list[str] = []
+    for key, folder in folders.items():
+        context += ["-c", f"{key}={folder}"]
+        options += [f"--{key}", folder]
     boundary = environment.bootstrap.permissions_boundary
     qualifier = environment.bootstrap.qualifier
     flags = ["--qualifier", qualifier, "--toolkit-stack-name", f"CDKToolkit-{qualifier}"]
@@ -247,10 +250,9 @@ def list_next_commands(environment: Environment, folders: Mapping[str, str]) -> 
     commands += [
         build_cdk_command(verb, environment.name, "*", *context) for verb in ("diff", "deploy")
     ]
-    unattended = build_cdk_command(
-        "deploy", environment.name, "*", *context, "--require-approval", "never"
-    )
-    commands.append(f"{unattended}  # in a pipeline, instead")
+    flags = [*context, "--require-approval", "never"]
+    pipeline = build_cdk_command("deploy", environment.name, "*", *flags)
+    commands.append(f"{pipeline}  # in a pipeline, instead")
     if environment.delivery.kind == "gitops":
         folder = f"manifests/{environment.name}/gitops"
         commands.append(f"git push, then once: {quote_command('kubectl', 'apply', '-k', folder)}")

@@ -55,13 +55,8 @@ def status(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitCode
         aws_session,
     )
     warnings = list_warnings(fleet_status)
-    code = (
-        ExitCode.EXTERNAL_FAILURE
-        if fleet_status.unknown
-        else ExitCode.STALE
-        if warnings
-        else ExitCode.DONE
-    )
+    code = ExitCode.STALE if warnings else ExitCode.DONE
+    code = ExitCode.EXTERNAL_FAILURE if fleet_status.unknown else code
     if selection.as_json:
         print_json(status_as_dict(fleet_status, warnings), code)
     else:

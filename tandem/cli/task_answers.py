@@ -52,12 +52,14 @@ def read_samples(
         InputError: a word names no arm, an arm is missing, or samples are malformed.
     """
     names = [arm.name for arm in read_manifest(folder).arms]
-    folders = {name: Path(place) for name, _, place in (word.partition("=") for word in words)}
+    folders = {}
+    for word in words:
+        name, _, place = word.partition("=")
+        folders[name] = Path(place)
     if set(folders) != set(names):
         change = f"write --lm-eval ARM=DIR for each arm: {', '.join(names)}"
         raise InputError(f"samples of {', '.join(folders)}", where="--lm-eval", change=change)
-    return [
-        row
-        for name in names
-        for row in list_sample_rows(folders[name], name, chance=chance, group=group)
-    ]
+    rows: list[QualityRow] = []
+    for name in names:
+        rows += list_sample_rows(folders[name], name, chance=chance, group=group)
+    return rows

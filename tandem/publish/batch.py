@@ -87,13 +87,11 @@ class MetricBatch:
 def build_batches(values: Mapping[SeriesMinute, NDArray[np.float64]]) -> tuple[MetricBatch, ...]:
     """Return the batches of a round's values; non-finite values are left out."""
     minutes = sorted(values, key=lambda minute: (minute.prompt_class, minute))
-    return tuple(
-        MetricBatch(data)
-        for _, class_minutes in groupby(minutes, key=lambda minute: minute.prompt_class)
-        for data in _fill_batches(
-            _count_values(minute, round_values(values[minute])) for minute in class_minutes
-        )
-    )
+    batches: list[MetricBatch] = []
+    for _, class_minutes in groupby(minutes, key=lambda minute: minute.prompt_class):
+        data = (_count_values(minute, round_values(values[minute])) for minute in class_minutes)
+        batches += map(MetricBatch, _fill_batches(data))
+    return tuple(batches)
 
 
 def round_values(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -190,11 +190,11 @@ class ResultStore:
             pages = self._s3.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._prefix
             )
-            return {
-                row["Key"].removeprefix(self._prefix): row["Size"]
-                for page in pages
-                for row in page.get("Contents", ())
-            }
+            sizes = {}
+            for page in pages:
+                for row in page.get("Contents", ()):
+                    sizes[row["Key"].removeprefix(self._prefix)] = row["Size"]
+            return sizes
 
     def store(self, name: str, file: BinaryIO) -> None:
         """Store a file, a large one in parts."""
