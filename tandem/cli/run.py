@@ -33,7 +33,7 @@ from tandem.cli.flags import (
     choose_size,
     require_range,
 )
-from tandem.cli.inputs import read_legal_inputs
+from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.run_draft import RunDraft, draft_run
 from tandem.cli.run_screen import list_plan_rows, plan_as_dict
 from tandem.cli.run_timeline import RunTimeline, describe_return
@@ -122,47 +122,74 @@ def run(
         change = "leave out --rounds"
         raise InputError(f"no effect with --until {until}", where="--rounds", change=change)
 
+    asked_request = RunRequest(
+        kind="run",
+        run=run or "",
+        environment=env,
+        experiment=experiment or "",
+        at="",
+        until=until or "judge",
+        hours=hours or 0,
+        starts=starts,
+        size=choose_size(quick=quick, full=full),
+        rounds=rounds or max(FEWEST_ROUNDS, starts),
+        llmperf=llmperf,
+        accept_unarmed=accept_unarmed,
+        budget_usd=budget_usd,
+    )
     try:
         client = RunClient(environment)
-        caller = require_account(environment, client.session)
-        now = current_time()
-        earlier_run = client.read_run(resume) if resume else None
-        own_id = f"{(experiment or '')[:MAX_ID_PREFIX_CHARACTERS].rstrip('-')}-{now:%Y%m%d-%H%M%S}"
-        request = RunRequest(
-            kind="run",
-            run=run or own_id,
-            environment=env,
-            experiment=experiment or "",
-            at=now.isoformat(),
-            until=until or "judge",
-            hours=hours or 0,
-            starts=starts,
-            size=choose_size(quick=quick, full=full),
-            rounds=rounds or max(FEWEST_ROUNDS, starts),
-            llmperf=llmperf,
-            accept_unarmed=accept_unarmed,
-            budget_usd=budget_usd,
-        )
-        if earlier_run is not None:
-            request = _resume_request(earlier_run, request)
-        draft = draft_run(client, inputs, request, caller, earlier_run)
-        if not dry_run:
-            _refuse_draft(draft)
-
-        verb = "go on with" if resume else "run"
-        print_line(f"{env}: {verb} {request.run}", stderr=selection.as_json)
-        print_rows(list_plan_rows(draft), stderr=selection.as_json)
+        draft = _draft_request(client, inputs, asked_request, resume)
         if dry_run:
-            return _end_dry_run(draft, as_json=selection.as_json)
+            return _print_dry_run(draft, as_json=selection.as_json)
+        _refuse_draft(draft)
+        _print_plan(draft, as_json=selection.as_json)
         if not yes and not ask_consent("begin?", where=f"environment {env}"):
-            if selection.as_json:
-                document = {"environment": env, "run": request.run, "begun": False}
-                print_json(document, ExitCode.STALE)
-            print("nothing was requested", file=sys.stderr)
-            return ExitCode.STALE
+            return _decline(draft, as_json=selection.as_json)
         return _request_and_follow(client, draft, selection, detach=detach, verbose=verbose)
     except TandemError as fault:
         raise fleet.explain_fault(fault, environment) from fault
+
+
+def _draft_request(
+    client: RunClient, inputs: CommandInputs, request: RunRequest, resume: str | None
+) -> RunDraft:
+    """Complete the request, and look at everything that it depends on.
+
+    Args:
+        client: of the environment.
+        inputs: the declared files.
+        request: as the flags say it.
+        resume: id of the run to go on with.
+
+    Raises:
+        TandemError: it is refused, or an external service failed.
+    """
+    caller = require_account(client.environment, client.session)
+    now = current_time()
+    prefix = request.experiment[:MAX_ID_PREFIX_CHARACTERS].rstrip("-")
+    run = request.run or f"{prefix}-{now:%Y%m%d-%H%M%S}"
+    request = msgspec.structs.replace(request, run=run, at=now.isoformat())
+    earlier_run = client.read_run(resume) if resume else None
+    if earlier_run is not None:
+        request = _resume_request(earlier_run, request)
+    return draft_run(client, inputs, request, caller, earlier_run)
+
+
+def _print_plan(draft: RunDraft, *, as_json: bool) -> None:
+    request = draft.inputs.request
+    verb = "go on with" if request.kind == "resume" else "run"
+    print_line(f"{request.environment}: {verb} {request.run}", stderr=as_json)
+    print_rows(list_plan_rows(draft), stderr=as_json)
+
+
+def _decline(draft: RunDraft, *, as_json: bool) -> ExitCode:
+    request = draft.inputs.request
+    if as_json:
+        document = {"environment": request.environment, "run": request.run, "begun": False}
+        print_json(document, ExitCode.STALE)
+    print("nothing was requested", file=sys.stderr)
+    return ExitCode.STALE
 
 
 def _refuse_flags(flags: Mapping[str, object]) -> None:
@@ -218,8 +245,9 @@ def _refuse_draft(draft: RunDraft) -> None:
         raise faults[0]
 
 
-def _end_dry_run(draft: RunDraft, *, as_json: bool) -> ExitCode:
-    """Print what would refuse the run now; that no runner lives refuses no plan."""
+def _print_dry_run(draft: RunDraft, *, as_json: bool) -> ExitCode:
+    """Print the plan and what would refuse it now; that no runner lives refuses no plan."""
+    _print_plan(draft, as_json=as_json)
     faults = (*draft.faults, *draft.runner_faults)
     code = draft.faults[0].exit_code if draft.faults else ExitCode.DONE
     for fault in faults:
