@@ -36,11 +36,9 @@ def print_listing(context: BucketContext, rows: Sequence[SurveyRow], now: dateti
         f"s3://{context.bucket}: {present} of the {len(needed_rows)} that {context.subject} {verb}"
         " are present"
     )
-    sections = {
-        "models": [row for row in needed_rows if row.kind == "model"],
-        "artifacts": [row for row in needed_rows if row.kind == "artifact"],
-        "needed by nobody": [row for row in rows if not row.used_by],
-    }
+    sections: dict[str, list[SurveyRow]] = {"models": [], "artifacts": [], "needed by nobody": []}
+    for row in rows:
+        sections[f"{row.kind}s" if row.used_by else "needed by nobody"].append(row)
     for title, section in sections.items():
         if section:
             print_line(title)

@@ -58,21 +58,16 @@ def load_bucket_context(selection: Selection, name: str) -> BucketContext:
     assert environment is not None
     bucket = names.bucket_name(environment)
     sharing = [sharer for sharer in environments.values() if names.bucket_name(sharer) == bucket]
-    # nobody knows which bucket an environment names whose file cannot be read
-    known_files = {
-        declaration.document.file for declaration in all_inputs.workspace.environments.values()
-    }
-    unread_files = {str(path) for path in selection.environments.glob("*.y*ml")} - known_files
+    unread_files = _find_unread_files(all_inputs, selection)
     unread = _list_refusals(all_inputs, selection, sharing, unread_files)
     refused_files = {fault.file for fault in unread}
     catalogue = all_inputs.catalogue
     needs = list(list_needs(environment.name, all_inputs.list_experiments(environment), catalogue))
     for sharer in sharing:
-        hosted = all_inputs.list_experiments(sharer)
         legal = [
-            entry
-            for entry in hosted
-            if str(selection.experiments / f"{entry.name}.yaml") not in refused_files
+            experiment
+            for experiment in all_inputs.list_experiments(sharer)
+            if str(selection.experiments / f"{experiment.name}.yaml") not in refused_files
         ]
         needs += list_needs(sharer.name, legal, catalogue, is_foreign=True)
     return BucketContext(
@@ -81,6 +76,12 @@ def load_bucket_context(selection: Selection, name: str) -> BucketContext:
         sharing=tuple(sharer.name for sharer in sharing),
         unread=unread,
     )
+
+
+def _find_unread_files(all_inputs: CommandInputs, selection: Selection) -> set[str]:
+    """Return the environment files that have no form: nobody knows which bucket they name."""
+    known_files = {file.document.file for file in all_inputs.workspace.environments.values()}
+    return {str(path) for path in selection.environments.glob("*.y*ml")} - known_files
 
 
 def _list_refusals(

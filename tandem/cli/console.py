@@ -100,17 +100,20 @@ def print_rows(
         label = clean_text("  ".join(labels))
         style = STYLES.get(labels[0].strip(), "") if labels else ""
         start = indent + (label_columns if labels else 0)
-        lines = [clean_text(text)]
-        columns = max(console.width - start, MIN_COLUMNS)
-        if not isinstance(text, VerbatimText):
-            lines = textwrap.wrap(lines[0], columns, break_long_words=False, break_on_hyphens=False)
         if labels and len(label) >= label_columns:
             console.print(Text(" " * indent + label, style=style), soft_wrap=True)
             label = ""
-        for line in lines or [""]:
+        for line in _fold_text(text, max(console.width - start, MIN_COLUMNS)):
             head = Text(f"{' ' * indent}{label}".ljust(start if line else 0), style=style)
             console.print(head + line, soft_wrap=True)
             label = ""
+
+
+def _fold_text(text: str, columns: int) -> list[str]:
+    line = clean_text(text)
+    if isinstance(text, VerbatimText):
+        return [line]
+    return textwrap.wrap(line, columns, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def ask_consent(question: str, *, where: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 
 from tandem.cli.console import (
@@ -63,18 +63,22 @@ def images(
         lines = itertools.chain(*commands.values())
         return print_result({"seed": commands}, lines, as_json=selection.as_json)
 
-    is_unpinned = any(use.digest is None for use in itertools.chain(*uses.values()))
-    code = ExitCode.STALE if strict and is_unpinned else ExitCode.DONE
+    is_open = any(use.digest is None for use in itertools.chain(*uses.values()))
+    code = ExitCode.STALE if strict and is_open else ExitCode.DONE
     if selection.as_json:
         print_json(
             {"images": {name: list(map(asdict, group)) for name, group in uses.items()}}, code
         )
-        return code
+    else:
+        _print_uses(uses)
+    return code
+
+
+def _print_uses(uses: Mapping[str, Iterable[ImageUse]]) -> None:
     for name, group in uses.items():
         print_line(name)
         for use in group:
             print_rows(_list_rows(use), label_columns=7)
-    return code
 
 
 def _write_digests(uses: Iterable[ImageUse], *, as_json: bool) -> ExitCode:

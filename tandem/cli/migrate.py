@@ -23,9 +23,11 @@ from tandem.declarations.experiment import Experiment
 from tandem.declarations.faults import SpecError, SpecFault
 from tandem.declarations.workspace import load_workspace
 from tandem.errors import ExitCode, InputError
-from tandem.plan.migration import ExperimentMigration, migrate_experiment
+from tandem.plan.migration import ExperimentMigration, MigrationChange, migrate_experiment
 from tandem.rules import check_workspace
 from tandem.shell_command import quote_command
+
+SETTING_TOPICS = {"flag", "variable"}
 
 
 def migrate(
@@ -112,31 +114,32 @@ def _list_lines(migration: ExperimentMigration, source: str, *, verbose: bool) -
     experiment = migration.experiment
     count = len(experiment.all_variants())
     yield f"{source} on {experiment.runtime}: {count} variants, and each compiles again"
-    for change in migration.changes:
-        if change.topic == "variant" and change.before == change.after:
-            yield f"  {change.subject}: {change.before}, unchanged"
-        elif change.topic == "variant":
-            reason = f" ({change.reason})" if change.reason else ""
-            yield (
-                f"  {change.subject}: {change.before or 'nothing'} ->"
-                f" {change.after or 'dropped'}{reason}"
-            )
+    yield from (
+        _format_variant(change) for change in migration.changes if change.topic == "variant"
+    )
     yield "prove first, on one node"
     yield from (f"  {sentence}" for sentence in migration.evidence)
     yield "lost"
-    yield from ([f"  {sentence}" for sentence in migration.losses] or ["  nothing"])
+    yield from (f"  {sentence}" for sentence in migration.losses or ["nothing"])
     yield "differs"
+    topics = {"image", "driver", "counters", "artifact"}
+    if verbose:
+        topics |= SETTING_TOPICS
     for change in migration.changes:
-        if change.topic in {"image", "driver", "counters", "artifact"} or (
-            verbose and change.topic != "variant"
-        ):
-            yield (
-                f"  {change.topic} {change.subject}: {change.before or '-'} ->"
-                f" {change.after or '-'}"
-            )
-    flags = sum(change.topic in {"flag", "variable"} for change in migration.changes)
-    if flags and not verbose:
-        yield f"  {flags} flags and variables of the servers: --verbose"
+        if change.topic in topics:
+            values = f"{change.before or '-'} -> {change.after or '-'}"
+            yield f"  {change.topic} {change.subject}: {values}"
+    settings = sum(change.topic in SETTING_TOPICS for change in migration.changes)
+    if settings and not verbose:
+        yield f"  {settings} flags and variables of the servers: --verbose"
+
+
+def _format_variant(change: MigrationChange) -> str:
+    if change.before == change.after:
+        return f"  {change.subject}: {change.before}, unchanged"
+    values = f"{change.before or 'nothing'} -> {change.after or 'dropped'}"
+    reason = f" ({change.reason})" if change.reason else ""
+    return f"  {change.subject}: {values}{reason}"
 
 
 def _migration_as_dict(

@@ -181,20 +181,22 @@ def read_snapshot(path: Path, inputs: CommandInputs) -> KeySnapshot:
     files = [path] if path.is_file() and path.stem in names else sorted(path.glob("*.yaml"))
     if not files:
         raise _build_snapshot_error(path, sorted(names))
-    known_runtimes = {name for name, runtime in catalogue.runtimes.items() if runtime.spelling}
-    known_names = known_runtimes | catalogue.models.keys()
     places: dict[ExperimentPath, PlaceKeys] = {}
     for file in files:
         experiment = parse_record(Experiment, read_document(file), name=file.stem)
-        unknown = sorted({experiment.runtime, *experiment.all_models()} - known_names)
-        if unknown:
-            reason = f"{file} names {', '.join(unknown)}, which this release does not know"
-            places["", experiment.name] = reason
-        else:
-            places["", experiment.name] = _compute_variant_keys(experiment, catalogue)
-    return KeySnapshot(
-        where=str(path), places=places, only_experiment=path.stem if path.is_file() else None
-    )
+        places["", experiment.name] = _compute_known_keys(experiment, file, catalogue)
+    only_experiment = path.stem if path.is_file() else None
+    return KeySnapshot(where=str(path), places=places, only_experiment=only_experiment)
+
+
+def _compute_known_keys(experiment: Experiment, file: Path, catalogue: Catalogue) -> PlaceKeys:
+    """Return the keys of an older file's variants, or what of it this release does not know."""
+    known_names = {name for name, runtime in catalogue.runtimes.items() if runtime.spelling}
+    known_names |= catalogue.models.keys()
+    unknown = sorted({experiment.runtime, *experiment.all_models()} - known_names)
+    if unknown:
+        return f"{file} names {', '.join(unknown)}, which this release does not know"
+    return _compute_variant_keys(experiment, catalogue)
 
 
 def _build_snapshot_error(path: Path, names: Sequence[str]) -> SpecError:

@@ -155,19 +155,13 @@ class RunTimeline:
 
     def _print_step(self, step: StepRecord, *, left: str) -> None:
         is_running = step.state == "running"
-        if is_running and (
-            self.console.is_terminal or not (self.verbose or step.step in ANNOUNCED_STEPS)
-        ):
+        is_announced = self.verbose or step.step in ANNOUNCED_STEPS
+        if is_running and (self.console.is_terminal or not is_announced):
             return
-        moment = datetime.fromisoformat(step.ended_at or step.started_at)
-        span = "" if is_running else format_span(moment - datetime.fromisoformat(step.started_at))
-        state = "begins" if is_running else step.state
         is_verdict = step.step == JUDGE_STEP and step.state == "done"  # which the run's end says
         note = "" if is_verdict and not self.verbose else step.note.rstrip(".")
+        line = f"{_format_step(step)}  {'; '.join(filter(None, (note, left)))}"
         version = (step.state, *((step.attempts, step.note) if self.verbose else ()))
-        width = PAIR_STEP_WIDTH if step.step.startswith(PAIR_STEP) else STEP_WIDTH
-        text = "; ".join(filter(None, (note, left)))
-        line = f"{moment:%H:%M:%S}  {step.step:<{width}} {state:<8}{span:>11}  {text}"
         self._print_once(f"step {step.step}", line.rstrip(), version)
 
     def _describe_now(self) -> tuple[str, str, str]:
@@ -246,6 +240,17 @@ class RunTimeline:
                         f" {lease.doubt}"
                     ),
                 )
+
+
+def _format_step(step: StepRecord) -> str:
+    """Return when a step ended or began, its name, its state and its time."""
+    start = datetime.fromisoformat(step.started_at)
+    moment = datetime.fromisoformat(step.ended_at or step.started_at)
+    is_running = step.state == "running"
+    state = "begins" if is_running else step.state
+    span = "" if is_running else format_span(moment - start)
+    width = PAIR_STEP_WIDTH if step.step.startswith(PAIR_STEP) else STEP_WIDTH
+    return f"{moment:%H:%M:%S}  {step.step:<{width}} {state:<8}{span:>11}"
 
 
 def count_usd(client: RunClient, record: RunRecord) -> float:

@@ -10,6 +10,7 @@ that failed; 4 of a run that is void.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -33,7 +34,7 @@ from tandem.errors import ExitCode, InputError
 from tandem.ops.account import require_account
 from tandem.ops.status import current_time
 from tandem.run.run_client import RunClient
-from tandem.run.run_values import RunRecord, RunRequest
+from tandem.run.run_values import RunRecord, RunRequest, StepRecord
 from tandem.shell_command import build_tandem_command
 
 app = App(name="runs")
@@ -141,18 +142,11 @@ def print_logs(
     """
     client = open_client(selection, env)
     client.read_run(run)
-    now = current_time()
     steps = [row for row in client.read_steps(run) if step in {None, row.step}]
     if step is not None and not steps:
         change = f"{build_tandem_command(f'runs show {run}', env)} names them"
         raise InputError(f"it has no step {step}", where=f"run {run}", change=change)
-    span = (
-        min((datetime.fromisoformat(row.started_at) for row in steps), default=now),
-        max(
-            (datetime.fromisoformat(row.ended_at) if row.ended_at else now for row in steps),
-            default=now,
-        ),
-    )
+    span = _find_span(steps, current_time())
     source = "CloudWatch"
     lines = client.read_pod_logs(run, *span)
     if not lines:
@@ -168,6 +162,13 @@ def print_logs(
         f"{f'{line.at:%H:%M:%S}  ' if line.at else ''}{line.pod}  {line.text}" for line in lines
     )
     return print_result(document, rows, as_json=selection.as_json)
+
+
+def _find_span(steps: Sequence[StepRecord], now: datetime) -> tuple[datetime, datetime]:
+    """Return when the first of the steps began, and when the last one ended or still runs."""
+    starts = [datetime.fromisoformat(step.started_at) for step in steps]
+    ends = [datetime.fromisoformat(step.ended_at) if step.ended_at else now for step in steps]
+    return min(starts, default=now), max(ends, default=now)
 
 
 @app.command(name="cancel")

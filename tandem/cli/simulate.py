@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
 from pathlib import Path
 from typing import Annotated
 
@@ -86,16 +85,11 @@ def simulate(
     with tempfile.TemporaryDirectory(prefix="tandem-simulate-") as folder:
         commands = {}
         for number, file in enumerate(_write_settings(settings, Path(folder))):
-            log_options = ["--log", str(log / f"{file.stem}.jsonl")] if log else []
-            options = [
-                "--knobs",
-                str(file),
-                "--port",
-                str(port and port + number),
-                "--with-parent",
-                *log_options,
-            ]
-            commands[file.stem] = [sys.executable, "-m", "tandem.simulator", *options]
+            command = [sys.executable, "-m", "tandem.simulator", "--knobs", str(file)]
+            command += ["--port", str(port and port + number), "--with-parent"]
+            if log is not None:
+                command += ["--log", str(log / f"{file.stem}.jsonl")]
+            commands[file.stem] = command
         return _serve_variants(commands, settings, then, as_json=selection.as_json)
 
 
@@ -146,26 +140,13 @@ def _serve_variants(
     old_handlers = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     processes: list[subprocess.Popen[str]] = []
     try:
-        for command in commands.values():
-            process = subprocess.Popen(  # noqa: S603 - this project's own program
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                start_new_session=True,  # an interrupt at the terminal is this process's to pass on
-            )
-            processes.append(process)
+        processes += map(_start_server, commands.values())
         servers = dict(zip(commands, processes, strict=True))
         urls = {name: _read_url(name, process) for name, process in servers.items()}
         try:
             _print_servers(urls, settings, as_json=as_json)
             if then:
-                words = [
-                    reduce(
-                        lambda text, url: text.replace(f"{{{url[0]}}}", url[1]), urls.items(), word
-                    )
-                    for word in then
-                ]
+                words = [_insert_urls(word, urls) for word in then]
                 processes.append(subprocess.Popen(words, text=True))  # noqa: S603 - the user's own command
             return _wait_servers(servers, processes[-1] if then else None)
         except KeyboardInterrupt:
@@ -179,6 +160,22 @@ def _serve_variants(
             signal.signal(number, handler)
 
 
+def _start_server(command: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(  # noqa: S603 - this project's own program
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # an interrupt at the terminal is this process's to pass on
+    )
+
+
+def _insert_urls(word: str, urls: Mapping[str, str]) -> str:
+    for name, url in urls.items():
+        word = word.replace(f"{{{name}}}", url)
+    return word
+
+
 def _read_url(name: str, process: subprocess.Popen[str]) -> str:
     """Return where a server listens, which it says when it is ready."""
     assert process.stdout is not None
@@ -186,7 +183,7 @@ def _read_url(name: str, process: subprocess.Popen[str]) -> str:
     if not line:
         code = process.wait()
         raise RuntimeError(
-            f"the simulator of {name} did not come up: exit code {code}, see what it said above"
+            f"the simulator of {name} did not start: exit code {code}, see its output above"
         )
     return line.split()[1]
 

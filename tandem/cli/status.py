@@ -18,6 +18,7 @@ from tandem.cli import fleet
 from tandem.cli.console import VerbatimText, format_count, print_json, print_rows
 from tandem.cli.flags import EnvironmentName
 from tandem.cli.fleet import TextRow, format_distance, format_moment, format_span, list_warning_rows
+from tandem.cli.money import format_prepayment, format_price
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
 from tandem.guard.pass_metrics import FLEET_USD
@@ -72,29 +73,37 @@ def print_status(status: StatusReport, warnings: Sequence[StatusWarning]) -> Non
 
 def _list_status_rows(status: StatusReport, warnings: Sequence[StatusWarning]) -> Iterator[TextRow]:
     environment = status.environment
-    now = status.now
     for warning in warnings:
         yield from list_warning_rows(warning)
     yield from (("unknown", f"{source}: {reason}") for source, reason in status.unknown.items())
     yield "next", VerbatimText(choose_next_step(status))
-    yield "account", f"{environment.account}, {environment.region}; {now:%Y-%m-%d %H:%M} UTC"
+    moment = f"{status.now:%Y-%m-%d %H:%M} UTC"
+    yield "account", f"{environment.account}, {environment.region}; {moment}"
     yield "fleet", _format_fleet(status)
-    for instance in status.fleet.instances:
-        age = (
-            f"{format_span(now - instance.launched_at)}"
-            f" old{'' if instance.is_ours else '  NOT OURS'}"
-        )
-        yield (VerbatimText(f"  {instance.id:<20}{instance.state:<15}{age}"),)
+    yield from _list_instance_rows(status)
     yield "cost", _format_cost(status)
     if status.deployment != "nothing":
-        for source, format_row in ROW_FORMATS.items():
-            yield source, UNKNOWN_TEXT if source in status.unknown else format_row(status)
-        for index, path in enumerate(status.paths):
-            yield "stops" if index == 0 else "", f"{path.name:<9} {fleet.describe_path(path, now)}"
+        yield from _list_guard_rows(status)
     if environment.capacity.needs_reservation:
         yield from _list_capacity_rows(status)
     alarms = f"in ALARM: {', '.join(status.alarms)}" if status.alarms else "none in ALARM"
     yield "alarms", UNKNOWN_TEXT if "alarms" in status.unknown else alarms
+
+
+def _list_instance_rows(status: StatusReport) -> Iterator[TextRow]:
+    for instance in status.fleet.instances:
+        age = f"{format_span(status.now - instance.launched_at)} old"
+        owner = "" if instance.is_ours else "  NOT OURS"
+        yield (VerbatimText(f"  {instance.id:<20}{instance.state:<15}{age}{owner}"),)
+
+
+def _list_guard_rows(status: StatusReport) -> Iterator[TextRow]:
+    """Yield fence, lease and heartbeat, and what will stop the fleet."""
+    for source, format_row in ROW_FORMATS.items():
+        yield source, UNKNOWN_TEXT if source in status.unknown else format_row(status)
+    for index, path in enumerate(status.paths):
+        text = f"{path.name:<9} {fleet.describe_path(path, status.now)}"
+        yield "" if index else "stops", text
 
 
 def _format_fleet(status: StatusReport) -> str:
@@ -119,30 +128,25 @@ def _format_cost(status: StatusReport) -> str:
     if status.deployment == "nothing" and not status.fleet.instances:
         return "nothing is deployed"
     capacity = status.environment.capacity
-    bill = status.bill
-    text = ""
+    parts = [_format_bill(status)]
     if "instances" in status.unknown:
-        text = "unknown, as the instances are; "
+        parts.insert(0, "unknown, as the instances are")
     elif status.fleet.instances:
-        price = f"{capacity.usd_per_hour:.2f} USD (your figure of {capacity.usd_per_hour_date})"
-        text = (
-            f"{status.cost_usd:,.2f} USD so far: {status.node_hours:.2f} node-hours since launch x"
-            f" {price}; "
-        )
+        hours = f"{status.node_hours:.2f} node-hours since launch x {format_price(capacity)}"
+        parts.insert(0, f"{status.cost_usd:,.2f} USD so far: {hours}")
+    return f"{'; '.join(parts)}{format_prepayment(capacity)}"
+
+
+def _format_bill(status: StatusReport) -> str:
+    bill = status.bill
     if bill is None:
-        text += "what the fleet cost before is unknown" + (
-            ", see above" if "bill" in status.unknown else ""
-        )
-    else:
-        period = f"since the lease of run {bill.run} began" if bill.run else "in the last 24 h"
-        cost = f"about {bill.usd:,.2f} USD {period}" if bill.usd else f"nothing ran {period}"
-        cost = (
-            f"unknown what it cost {period}: the reaper counted nothing"
-            if bill.usd is None
-            else cost
-        )
-        text += f"{cost} ({FLEET_USD} in {status.guard_config.namespace}, the reaper's count)"
-    return text + ("; the capacity is paid already" if capacity.needs_reservation else "")
+        reason = ", see above" if "bill" in status.unknown else ""
+        return f"what the fleet cost before is unknown{reason}"
+    period = f"since the lease of run {bill.run} began" if bill.run else "in the last 24 h"
+    cost = f"about {bill.usd:,.2f} USD {period}" if bill.usd else f"nothing ran {period}"
+    if bill.usd is None:
+        cost = f"unknown what it cost {period}: the reaper counted nothing"
+    return f"{cost} ({FLEET_USD} in {status.guard_config.namespace}, the reaper's count)"
 
 
 def _format_fence(status: StatusReport) -> str:

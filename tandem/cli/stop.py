@@ -164,18 +164,7 @@ def _stop_fleet(
     report = stop_fleet(clients, limits, who=who, why=why, run=None, now=current_time())
     if has_denial(report.failures):
         report = _delegate_stop(environment, report, caller=who, reason=why)
-    fleet_state = report.fleet
-    is_gone = not fleet_state.instances and "instances" not in fleet_state.unknown
-    if fleet_state.has_node_group is False and is_gone and not cluster_exists(clients, limits):
-        raise InputError(
-            f"it is not deployed: neither cluster {limits.cluster} nor an instance of it is there:"
-            " nothing to stop",
-            where=f"{environment.name} in account {environment.account}, {environment.region}",
-            change=(
-                "see that the name is meant; a fence may stand now: "
-                f"{build_tandem_command('stop', environment.name, '--release')}"
-            ),
-        )
+    _refuse_absent(environment, clients, limits, report.fleet)
     if not selection.as_json:
         print_line(f"{environment.name}: stop")
         print_rows(_list_report_rows(environment, clients, limits, report, follows=follows))
@@ -192,6 +181,24 @@ def _stop_fleet(
     if selection.as_json:
         print_json(report.as_json() | {"followed": changes}, code)
     return code
+
+
+def _refuse_absent(
+    environment: Environment, clients: AwsClients, limits: GuardConfig, fleet_state: FleetState
+) -> None:
+    """Refuse to stop what is not deployed.
+
+    Raises:
+        InputError: neither its cluster nor an instance exists.
+    """
+    is_gone = not fleet_state.instances and "instances" not in fleet_state.unknown
+    if fleet_state.has_node_group is False and is_gone and not cluster_exists(clients, limits):
+        release = build_tandem_command("stop", environment.name, "--release")
+        raise InputError(
+            f"nothing to stop: neither cluster {limits.cluster} nor an instance of it exists",
+            where=f"{environment.name} in account {environment.account}, {environment.region}",
+            change=f"check the name; a fence may exist now: {release}",
+        )
 
 
 def _delegate_stop(

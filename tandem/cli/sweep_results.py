@@ -115,27 +115,29 @@ def write_decision(
         out.mkdir(parents=True)
         for name, text in texts.items():
             (out / name).write_text(text, encoding="utf-8")
-    cost = (
-        f"{record.node_minutes:.0f} node-minutes, {record.compile_minutes:.0f} of them compile:"
-        f" {record.usd:.2f} USD."
-    )
-    header = PageHeader(
-        title=record.sentence,
-        eyebrow=f"Sweep {record.run} of {record.experiment}",
-        version=version("tandem"),
-        sentences=(cost,),
-        source="the verdicts of the pairs",
-        is_simulated=record.is_simulated,
-    )
-    write_sweep_page(header, record.candidates, out / PAGE_FILE)
+    _write_page(record, out)
     names = [*texts, PAGE_FILE]
     for pair in list_pairs(steps):
         if pair.verdict is not None:
             name = pair_run(record.run, pair.number)
-            confirmed = list_confirmed(pair.steps.values())
-            download_results(store, record.experiment, name, out / name, confirmed)
+            confirmed_rounds = list_confirmed(pair.steps.values())
+            download_results(store, record.experiment, name, out / name, confirmed_rounds)
             names.append(name)
     return names
+
+
+def _write_page(record: SweepRecord, out: Path) -> None:
+    minutes = f"{record.node_minutes:.0f} node-minutes"
+    compiles = f"{record.compile_minutes:.0f} of them compile"
+    header = PageHeader(
+        title=record.sentence,
+        eyebrow=f"Sweep {record.run} of {record.experiment}",
+        version=version("tandem"),
+        sentences=(f"{minutes}, {compiles}: {record.usd:.2f} USD.",),
+        source="the verdicts of the pairs",
+        is_simulated=record.is_simulated,
+    )
+    write_sweep_page(header, record.candidates, out / PAGE_FILE)
 
 
 def _build_patch(record: SweepRecord, experiment_file: Path) -> str:
