@@ -19,7 +19,7 @@ import jinja2
 import msgspec
 from pydantic.fields import FieldInfo
 
-from tandem import metrics
+from tandem import cloudwatch_metrics, metrics
 from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.cli.inputs import read_inputs
 from tandem.cli.selection import Selection
@@ -271,8 +271,8 @@ def _build_page_values(people_values: dict[str, Any]) -> dict[str, dict[str, Any
         "reference/metrics.md": {
             "bench_metrics": metrics.CATALOGUE.values(),
             "post_figures": metrics.POST_FIGURES,
-            "other_metrics": metrics.CLOUDWATCH_METRICS.values(),
-            "publishers": metrics.PUBLISHERS.values(),
+            "other_metrics": cloudwatch_metrics.CLOUDWATCH_METRICS.values(),
+            "publishers": cloudwatch_metrics.PUBLISHERS.values(),
         },
         "reference/verdict.md": {
             "schema": schema.SCHEMA,

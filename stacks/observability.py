@@ -19,10 +19,10 @@ from stacks.identity import add_pod_role
 from stacks.policy import allow
 from stacks.role import add_customer_key, add_log_group, allow_log_key
 from stacks.stack import EnvironmentStack
+from tandem.cloudwatch_metrics import CLOUDWATCH_METRICS, LOG_FILTER, cloudwatch_unit
 from tandem.declarations import names
 from tandem.declarations.arns import build_arn, build_topic_arn
 from tandem.declarations.environment import Environment
-from tandem.metrics import CLOUDWATCH_METRICS, LOG_FILTER, cloudwatch_unit
 from tandem.monitoring import agent
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.dashboards import build_dashboards

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from tandem.bench.suites.suite import load_suite
+from tandem.cloudwatch_metrics import ALL_VALUES
 from tandem.declarations.budgets import compute_run_usd
 from tandem.declarations.document import YamlDocument
 from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.faults import SpecFault
 from tandem.declarations.workspace import Workspace
-from tandem.metrics import ALL_VALUES
 from tandem.monitoring import alarms
 from tandem.monitoring.alarm import MAX_ALARMS
 from tandem.monitoring.cost import HOURS_PER_MONTH, MonitoringCost, compute_monitoring_cost

@@ -15,15 +15,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tandem.declarations import names
-from tandem.declarations.environment import Environment
-from tandem.metrics import (
+from tandem.cloudwatch_metrics import (
     CLOUDWATCH_METRICS,
     PUBLISHERS,
     VLLM_SCRAPE,
     cloudwatch_unit,
     format_namespace,
 )
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 
 AddonValues = dict[str, Any]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tandem import metrics
+from tandem import cloudwatch_metrics as metrics
 from tandem.declarations.environment import Environment, ReferenceValue
 from tandem.monitoring.alarm import MetricAlarm, build_alarm
 from tandem.monitoring.scope import MetricSource, MonitoringScope

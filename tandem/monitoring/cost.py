@@ -14,20 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tandem.cloudwatch_metrics import ALL_LOADS, CLOUDWATCH_METRICS, GUARD, LOG_FILTER, VLLM_SCRAPE
 from tandem.declarations.budgets import compute_budget_usd
 from tandem.declarations.catalogue import load_catalogue
 from tandem.declarations.environment import Environment
 from tandem.declarations.platform import WatchPrices
 from tandem.declarations.prices import find_price
-from tandem.metrics import (
-    ALL_LOADS,
-    CLOUDWATCH_METRICS,
-    GUARD,
-    LOG_FILTER,
-    VLLM_SCRAPE,
-    list_published_metrics,
-)
-from tandem.monitoring.alarm import MetricAlarm
+from tandem.metrics import list_published_metrics
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.dashboards import build_dashboards
 from tandem.monitoring.guard_alarms import build_guard_alarms

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tandem import metrics
+from tandem import cloudwatch_metrics, metrics
 from tandem.declarations import names
 from tandem.declarations.budgets import compute_budget_usd
 from tandem.declarations.environment import CapacitySettings, Environment
@@ -25,7 +25,7 @@ from tandem.monitoring.scope import MetricSource, MonitoringScope
 from tandem.monitoring.widget import COLUMNS, GraphMark, GraphWidget, MathExpression
 
 TIME_RANGE = "-P7D"
-_NODES = metrics.CLOUDWATCH_METRICS[metrics.LOG_FILTER, "accelerator_nodes"]
+_NODES = cloudwatch_metrics.CLOUDWATCH_METRICS[cloudwatch_metrics.LOG_FILTER, "accelerator_nodes"]
 _RUNNING_SUM = "RUNNING_SUM(FILL(n, 0)) / 60"
 
 
@@ -37,7 +37,9 @@ def build_cost_dashboard(scope: MonitoringScope) -> widget.Dashboard:
         (mark.moment for mark in _build_block_marks(capacity)) if capacity.block else (None, None)
     )
     no_nodes = widget.render_text(
-        "no_nodes", insights=metrics.CONTAINER_INSIGHTS, log_filter=metrics.LOG_FILTER
+        "no_nodes",
+        insights=cloudwatch_metrics.CONTAINER_INSIGHTS,
+        log_filter=cloudwatch_metrics.LOG_FILTER,
     )
     has_insights = environment.observability.container_insights
     guard_graphs = list(_list_guard_graphs(environment))
@@ -138,14 +140,17 @@ def _list_guard_graphs(environment: Environment) -> Iterator[GraphWidget]:
         "fleet_usd": ("RUNNING_SUM(FILL(g, 0)) / 1", (_build_budget_mark(environment),)),
     }
     for name, (formula, figure_marks) in rows.items():
-        metric = metrics.CLOUDWATCH_METRICS[metrics.GUARD, name]
+        metric = cloudwatch_metrics.CLOUDWATCH_METRICS[cloudwatch_metrics.GUARD, name]
         if name != "idle_block_minutes" or capacity.kind == "capacity-block":
             sentence = metric.sentence.format(price=_format_price(capacity))
             yield _build_graph(environment, metric, formula, marks=figure_marks, sentence=sentence)
 
 
 def _build_graph(
-    environment: Environment, metric: metrics.CloudWatchMetric, formula: str | None, **fields: Any
+    environment: Environment,
+    metric: cloudwatch_metrics.CloudWatchMetric,
+    formula: str | None,
+    **fields: Any,
 ) -> GraphWidget:
     """Return the graph of a metric, or of a `formula`, with the catalogue's texts by default."""
     title = fields.pop("title", metric.title)
@@ -170,10 +175,12 @@ def _build_run_graph(scope: MonitoringScope) -> GraphWidget:
     for number, member in enumerate(scope.experiments):
         values = {
             "Experiment": member.experiment.name,
-            "PromptClass": metrics.ALL_VALUES,
-            "Concurrency": metrics.ALL_VALUES,
+            "PromptClass": cloudwatch_metrics.ALL_VALUES,
+            "Concurrency": cloudwatch_metrics.ALL_VALUES,
         }
-        search = build_search(namespace, metrics.BENCH_DIMENSIONS, "requests", "Sum", values)
+        search = build_search(
+            namespace, cloudwatch_metrics.BENCH_DIMENSIONS, "requests", "Sum", values
+        )
         color = VARIANT_COLORS[number] if number < len(VARIANT_COLORS) else None
         lines.append(
             MathExpression(

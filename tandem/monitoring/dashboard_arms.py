@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from tandem.cloudwatch_metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, CloudWatchMetric
 from tandem.declarations import names
 from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Variant
-from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, CloudWatchMetric
 from tandem.monitoring.scope import ExperimentScope, MetricSource
 from tandem.monitoring.widget import (
     COLUMNS,

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from tandem.cloudwatch_metrics import ALL_VALUES
 from tandem.declarations import names
 from tandem.declarations.environment import Environment
-from tandem.metrics import ALL_VALUES, POST_FIGURES, Metric, find_metric, list_published_metrics
+from tandem.metrics import POST_FIGURES, Metric, find_metric, list_published_metrics
 from tandem.monitoring import widget
 from tandem.monitoring.dashboard_arms import MAX_VARIANTS, DashboardArms, build_bench_graph
 from tandem.monitoring.scope import ExperimentScope

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from tandem import metrics
+from tandem import cloudwatch_metrics as metrics
 from tandem.declarations import names
 from tandem.declarations.environment import Environment
 from tandem.monitoring.alarm import EnvironmentAlarms, MetricAlarm, build_alarm, build_composites

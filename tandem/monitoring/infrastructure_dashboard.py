@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tandem import metrics
+from tandem import cloudwatch_metrics as metrics
 from tandem.declarations import names
 from tandem.declarations.catalogue import load_catalogue
 from tandem.declarations.environment import Environment

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from tandem import metrics
+from tandem import cloudwatch_metrics as metrics
 from tandem.declarations import names
 from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment

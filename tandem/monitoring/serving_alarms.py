@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tandem.cloudwatch_metrics import CONTAINER_INSIGHTS, LOG_FILTER
 from tandem.declarations import names
 from tandem.declarations.catalogue import load_catalogue
 from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment, Variant
-from tandem.metrics import CONTAINER_INSIGHTS, LOG_FILTER
 from tandem.monitoring.alarm import MAX_ALARM_METRICS, MetricAlarm, build_alarm
 from tandem.monitoring.scope import MetricSource, MonitoringScope
 from tandem.monitoring.widget import MathExpression, MetricLine

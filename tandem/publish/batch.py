@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.metrics import MINUTE_S, SeriesMinute, cloudwatch_unit, find_metric
+from tandem.cloudwatch_metrics import MINUTE_S, SeriesMinute, cloudwatch_unit
+from tandem.metrics import find_metric
 
 MAX_DATA = 1000  # a request
 # a request before compression; the limit is 1 MB, before or after compression is not documented

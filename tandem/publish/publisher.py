@@ -23,8 +23,7 @@ from typing import BinaryIO, Literal
 from botocore.exceptions import ClientError
 
 from tandem.aws.faults import explain_fault
-from tandem.errors import ExternalError, TandemError, convert_os_errors
-from tandem.metrics import (
+from tandem.cloudwatch_metrics import (
     ALL_VALUES,
     BENCH,
     BENCH_DIMENSIONS,
@@ -34,6 +33,7 @@ from tandem.metrics import (
     SeriesMinute,
     format_namespace,
 )
+from tandem.errors import ExternalError, TandemError, convert_os_errors
 from tandem.publish.batch import MetricBatch, MetricDatum, build_batches
 from tandem.publish.clients import PublishClients, ResultStore, require_account, translate_errors
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tandem.metrics import PUBLISHERS, VLLM_SCRAPE
+from tandem.cloudwatch_metrics import PUBLISHERS, VLLM_SCRAPE
 
 SAMPLES = Path(__file__).parent / "samples"
 TYPE_LINE = re.compile(r"# TYPE (\S+) (\S+)")

@@ -15,8 +15,13 @@ import yaml
 from committed import ENVIRONMENTS, ROOT
 from recorded import SAMPLES, events, pages, types
 
+from tandem.cloudwatch_metrics import (
+    CLOUDWATCH_METRICS,
+    CONTAINER_INSIGHTS,
+    PUBLISHERS,
+    VLLM_SCRAPE,
+)
 from tandem.declarations.environment import Environment
-from tandem.metrics import CLOUDWATCH_METRICS, CONTAINER_INSIGHTS, PUBLISHERS, VLLM_SCRAPE
 from tandem.monitoring.agent import (
     NAMESPACE,
     SCRAPER,

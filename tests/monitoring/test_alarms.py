@@ -12,7 +12,7 @@ import pytest
 from alarmed import BASELINE, DRAFTING, REFERENCE, crowded, every, of, watched
 from hosted import ENVIRONMENTS
 
-from tandem import metrics
+from tandem import cloudwatch_metrics, metrics
 from tandem.bench.suites.suite import load_suite as suite
 from tandem.monitoring import alarm as limits
 from tandem.monitoring import bench_alarms
@@ -41,14 +41,14 @@ def lines(alarm: MetricAlarm) -> list[MetricLine]:
 
 @in_every_scope
 def test_an_alarm_reads_what_somebody_was_recorded_to_send(name):
-    series = {(metrics.BENCH, metric.name) for metric in metrics.list_published_metrics()} | set(
-        metrics.CLOUDWATCH_METRICS
-    )
+    sent = {
+        (cloudwatch_metrics.BENCH, metric.name) for metric in metrics.list_published_metrics()
+    } | set(cloudwatch_metrics.CLOUDWATCH_METRICS)
     for alarm in each(name):
         for line in lines(alarm):
             (sender,) = (publisher for publisher, metric in series if metric == line.metric)
             dimensions = tuple(dimension for dimension, _ in line.dimensions)
-            assert dimensions in metrics.PUBLISHERS[sender].dimensions, line
+            assert dimensions in cloudwatch_metrics.PUBLISHERS[sender].dimensions, line
 
 
 @in_every_scope

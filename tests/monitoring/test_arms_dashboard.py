@@ -5,8 +5,10 @@ from __future__ import annotations
 from hosted import asking, by_part, drawn, graphs, words
 
 from tandem.bench.suites.suite import load_suite as suite
-from tandem.metrics import ALL_VALUES
-from tandem.monitoring.widget import Dashboard
+from tandem.cloudwatch_metrics import ALL_VALUES
+from tandem.metrics import find_metric
+from tandem.monitoring.experiment_dashboard import PROMPTS
+from tandem.monitoring.widget import Dashboard, GraphWidget, MetricLine
 
 ENVIRONMENT = "post-us-east-2"
 FAST = "qwen-sd-vllm"

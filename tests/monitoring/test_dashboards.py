@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hosted import ENVIRONMENTS, asking, by_part, drawn, graphs
 
-from tandem.metrics import CATALOGUE, CLOUDWATCH_METRICS
+from tandem.cloudwatch_metrics import CLOUDWATCH_METRICS
+from tandem.metrics import CATALOGUE
 from tandem.monitoring.widget import Dashboard, MathExpression, MetricLine, build_text
 
 EVERY = [(environment, part) for environment in ENVIRONMENTS for part in drawn(environment)]

@@ -16,10 +16,10 @@ import pytest
 from recorded import SAMPLES
 
 from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.cloudwatch_metrics import CLOUDWATCH_METRICS, GUARD, cloudwatch_unit
 from tandem.guard.apply import run_reaper_pass
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.pass_metrics import METRIC_UNITS
-from tandem.metrics import CLOUDWATCH_METRICS, GUARD, cloudwatch_unit
 
 SAMPLE = SAMPLES / f"{GUARD}.json"
 

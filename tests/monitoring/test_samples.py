@@ -8,7 +8,7 @@ import re
 import pytest
 from recorded import SAMPLES, pages, sample, sent, types
 
-from tandem.metrics import (
+from tandem.cloudwatch_metrics import (
     BENCH,
     CLOUDWATCH_METRICS,
     CONTAINER_INSIGHTS,
@@ -16,8 +16,8 @@ from tandem.metrics import (
     VLLM_SCRAPE,
     cloudwatch_unit,
     format_namespace,
-    list_published_metrics,
 )
+from tandem.metrics import list_published_metrics
 
 README = (SAMPLES / "README.md").read_text()
 DATED = re.compile(r"20\d\d-\d\d")

@@ -23,6 +23,8 @@ ROWS = load_published()
 USED = [row for row in ROWS if row.left_out is None]
 KINDS = list(dict.fromkeys(row.kind for row in USED))
 EXPERTS = RowKind("mixture of experts", "sequential", is_served=True)
+
+
 def change_file(folder: Path, name: str, **fields: object) -> Path:
     data = yaml.safe_load(PUBLISHED_FILE.read_text())
     (row,) = [row for row in data["rows"] if row["name"] == name]

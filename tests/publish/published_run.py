@@ -24,7 +24,7 @@ import numpy as np
 from botocore.config import Config
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.metrics import RoundFigures, SeriesMinute
+from tandem.cloudwatch_metrics import RoundFigures, SeriesMinute
 from tandem.publish.clients import PublishClients
 from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
 

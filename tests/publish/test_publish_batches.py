@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from botocore.config import Config
 
-from tandem.metrics import SeriesMinute
+from tandem.cloudwatch_metrics import SeriesMinute
 from tandem.publish.batch import MAX_BYTES, build_batches, round_values
 
 CELL = (("Experiment", "post"), ("Variant", "a"), ("PromptClass", "chat"), ("Concurrency", "8"))

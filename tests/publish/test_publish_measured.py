@@ -23,7 +23,7 @@ from tandem import metrics
 from tandem.bench.figures import summary
 from tandem.bench.figures.datapoints import read_rounds
 from tandem.bench.records import manifest
-from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS
+from tandem.cloudwatch_metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS
 
 pytestmark = pytest.mark.endpoint
 TESTS = Path(__file__).parent.parent

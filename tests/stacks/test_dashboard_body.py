@@ -12,14 +12,8 @@ from assemblies import Templates, environment, resources
 from hosted import ENVIRONMENTS, asking, by_part, drawn, graphs
 from recorded import sends
 
-from tandem.metrics import (
-    CLOUDWATCH_METRICS,
-    GUARD,
-    LAMBDA,
-    PUBLISHERS,
-    SQS,
-    list_published_metrics,
-)
+from tandem.cloudwatch_metrics import CLOUDWATCH_METRICS, GUARD, LAMBDA, PUBLISHERS, SQS
+from tandem.metrics import list_published_metrics
 from tandem.monitoring.widget import (
     COLUMNS,
     Dashboard,

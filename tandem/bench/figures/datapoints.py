@@ -28,14 +28,14 @@ from tandem.bench.plan.schedule import ArmLoad, TurnKey
 from tandem.bench.records import counters, manifest
 from tandem.bench.records.counters import CounterChange, MetricsScrape
 from tandem.bench.records.manifest import RunManifest
-from tandem.metrics import (
+from tandem.cloudwatch_metrics import (
     ALL_VALUES,
     BENCH_DIMENSIONS,
     MINUTE_S,
     RoundFigures,
     SeriesMinute,
-    list_published_metrics,
 )
+from tandem.metrics import list_published_metrics
 
 _PUBLISHED_METRICS = {metric.name for metric in list_published_metrics()}
 

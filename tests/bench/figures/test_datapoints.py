@@ -20,7 +20,8 @@ from tandem.bench.figures.quantiles import compute_spread
 from tandem.bench.records.counters import MetricsScrape
 from tandem.bench.records.manifest import ClockReading, PlanTotals, RunEnd
 from tandem.bench.records.record import RequestRecord, read_records
-from tandem.metrics import RoundFigures, list_published_metrics
+from tandem.cloudwatch_metrics import RoundFigures
+from tandem.metrics import list_published_metrics
 
 ROOT = Path(__file__).parents[1]
 UTC = 1_795_219_200  # 2026-11-21T00:00:00Z
