@@ -293,7 +293,7 @@ def _build_manifest_fault(folder: Path) -> SpecFault:
         path="",
         got="the artifact keys of rendered servers cannot be read",
         allowed="a tree that `tandem render` wrote",
-        change="render again: until then nobody knows which artifacts its servers load",
+        change="render again: until then it is unknown which artifacts its servers load",
     )
 
 

@@ -36,9 +36,9 @@ def print_listing(context: BucketContext, rows: Sequence[SurveyRow], now: dateti
         f"s3://{context.bucket}: {present} of the {len(needed_rows)} that {context.subject} {verb}"
         " are present"
     )
-    sections: dict[str, list[SurveyRow]] = {"models": [], "artifacts": [], "needed by nobody": []}
+    sections: dict[str, list[SurveyRow]] = {"models": [], "artifacts": [], "not needed": []}
     for row in rows:
-        sections[f"{row.kind}s" if row.used_by else "needed by nobody"].append(row)
+        sections[f"{row.kind}s" if row.used_by else "not needed"].append(row)
     for title, section in sections.items():
         if section:
             print_line(title)
@@ -134,7 +134,7 @@ def print_summary(
     artifacts = context.environment.artifacts
     cost = _format_cost(size, context, with_price=True)
     for stored_set, reason in plan.retentions:
-        print_line(f"kept, though nobody uses it: {stored_set.prefix}")
+        print_line(f"kept, although unused: {stored_set.prefix}")
         print_rows([(f"{format_bytes(stored_set.size)}, {reason}",)], indent=4)
     print_line(f"{'freed' if delete else 'would free'} {format_bytes(size)}{cost}")
     if versions and plan.removals:

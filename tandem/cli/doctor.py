@@ -1,4 +1,4 @@
-"""`tandem doctor`: asks the account whether an environment can be deployed and raised.
+"""`tandem doctor`: checks in the account whether an environment can be deployed and raised.
 
 `--prove-stop` examines nothing and fires the one-shot stop of a lease once, at a fleet that is at
 0.

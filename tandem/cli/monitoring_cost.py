@@ -136,8 +136,8 @@ def _list_reference_faults(document: YamlDocument, scope: MonitoringScope) -> It
         for key, known in known_values.items():
             if getattr(value, key) not in known:
                 path = f"observability.reference.values[{index}].{key}"
-                got = f"{getattr(value, key)}, which no suite of the experiment asks"
-                change = "write one of them, or ask it by flags of `tandem bench run`"
+                got = f"{getattr(value, key)}, which no suite of the experiment sends"
+                change = "write one of them, or measure it with flags of `tandem bench run`"
                 change += ": until then its alarm sees nothing"
                 fault = document.build_fault(path, got, ", ".join(map(str, known)), change)
                 yield replace(fault, severity="warning")
@@ -156,7 +156,7 @@ def list_cost_rows(watching_cost: MonitoringCost) -> Iterator[tuple[str, str]]:
             UNVERIFIED_MARK,
             "price not verified: read in others' records of AWS's prices, not in AWS's own text",
         )
-    yield "", f"prices of {watching_cost.region}; another region may ask more"
+    yield "", f"prices of {watching_cost.region}; another region may cost more"
 
 
 def cost_as_dict(watching_cost: MonitoringCost) -> dict[str, Any]:

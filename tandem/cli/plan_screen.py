@@ -28,8 +28,7 @@ GAIN_LEGEND = (
     " -: never"
 )
 NO_LOAD = (
-    "no figure above concurrency {}, because nobody published one: measure it and plan with"
-    " --from DIR"
+    "no figure above concurrency {}, because none is published: measure it and plan with --from DIR"
 )
 NO_TPOT = (
     "no speed-up without the plain server's TPOT, because a draft forward takes milliseconds "
@@ -243,7 +242,7 @@ def _describe_choice(cell: ForecastCell, basis: PlanBasis, name: str) -> str:
 def _describe_gain(cell: ForecastCell, cost: StepCost | None, name: str, rest: str) -> str:
     """Return what to try first where no cell of its load has a speed-up."""
     if cost is not None and cell.concurrency > cost.concurrency:
-        reason = f"nobody published one above {cost.concurrency}"
+        reason = f"none is published above {cost.concurrency}"
         return f"No speed-up can be forecast at concurrency {cell.concurrency}: {reason}"
     if cell.gain_tpot_ms is None:
         reason = "no window of these is sure to be faster, whatever the TPOT"

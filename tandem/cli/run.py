@@ -203,7 +203,7 @@ def _refuse_flags(flags: Mapping[str, object]) -> None:
     """
     given = ", ".join(flag for flag, value in flags.items() if value)
     if given:
-        problem = f"{given} cannot be used with --resume: a run goes on as it was requested"
+        problem = f"{given} cannot be used with --resume: a run continues as it was requested"
         raise InputError(problem, where="tandem run", change=f"leave out {given}")
 
 
@@ -287,7 +287,7 @@ def wait_for_answer(client: RunClient, key: str) -> None:
         ExternalError: it says nothing for minutes; the request stands.
     """
     end = current_time() + ANSWER_LIMIT
-    advice = "the request stands, and is refused once it is an hour old"
+    advice = "the request stays valid for an hour"
     answer = None
     try:
         while answer is None:

@@ -104,7 +104,7 @@ class RunTimeline:
                     time.sleep(POLL_S)
         except KeyboardInterrupt:
             print(
-                f"the run goes on without this command; {describe_return(self.client, self.run)}",
+                f"the run continues without this command; {describe_return(self.client, self.run)}",
                 file=sys.stderr,
             )
             raise
@@ -130,7 +130,7 @@ class RunTimeline:
                 raise
             self._print_once(
                 "bucket",
-                f"cannot look ({fault.problem}); the run goes on, this command tries again",
+                f"cannot read the run ({fault.problem}); it continues, and this command tries again",
             )
             return None
         self._blind_since = None

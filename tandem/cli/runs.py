@@ -97,7 +97,7 @@ def show_run(run: Name, /, *, env: EnvironmentName, selection: Selection = DEFAU
     timeline = RunTimeline(client, run, as_json=selection.as_json, verbose=True)
     started_at = datetime.fromisoformat(record.started_at)
     heading = (
-        f"{run}: {record.experiment} in {env}, asked for by {record.who} at"
+        f"{run}: {record.experiment} in {env}, requested by {record.who} at"
         f" {started_at:%Y-%m-%d %H:%M} UTC"
     )
     heading += f", cancelled by {record.cancelled_by}" if record.cancelled_by else ""

@@ -66,7 +66,7 @@ def simulate(
 
     Raises:
         SpecError: there is no such experiment, it is refused, or a model of it has no figures.
-        RuntimeError: a server did not come up.
+        RuntimeError: a server did not start.
         OSError: a folder cannot be written.
     """
     catalogue = load_catalogue()

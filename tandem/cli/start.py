@@ -207,7 +207,7 @@ def _start_fleet(
     run = plan.request.run
     print_line(f"{name}: start run {run}", stderr=selection.as_json)
     print_rows(_list_plan_rows(plan), stderr=selection.as_json)
-    if asks and not ask_consent("raise it?", where=f"environment {name}"):
+    if asks and not ask_consent("start it?", where=f"environment {name}"):
         if selection.as_json:
             print_json({"environment": name, "raised": False}, ExitCode.STALE)
         print("nothing was done", file=sys.stderr)

@@ -276,7 +276,7 @@ def conclude_status(status: StatusReport, warnings: Sequence[StatusWarning]) -> 
     count = len(warnings)
     parts = [next(_list_fleet_sentences(status))]
     if exists and "fence" in status.unknown:
-        parts.append("unknown whether a fence stands")
+        parts.append("unknown whether a fence exists")
     elif exists and status.fleet.is_fenced and not status.fleet.own_instances:
         parts.append("a fence blocks the next start")
     if warnings:
@@ -303,7 +303,7 @@ def _list_fleet_sentences(status: StatusReport) -> Iterator[str]:
     if {"lease", "fence"} & set(status.unknown):
         under_lease = ", unknown under which lease"
     if "instances" in status.unknown:
-        yield "unknown whether anything runs: EC2 could not be asked"
+        yield "unknown whether anything runs: EC2 could not be reached"
     ending = f"run {lease.run} is ending" if lease and lease.ending else ""
     ending = "a stop is under way" if fleet_state.is_fenced else ending
     if count and ending:

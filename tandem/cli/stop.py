@@ -48,7 +48,7 @@ from tandem.ops.stop_paths import read_reaper_path
 from tandem.shell_command import build_tandem_command
 
 RUNBOOK = "docs/runbook.md#fleet-will-not-go-to-zero"
-DEFAULT_REASON = "an operator asked for it"
+DEFAULT_REASON = "requested by an operator"
 START_FLAGS = "--hours H --experiment NAME"
 ACTIONS = Group("Instead of fencing alone", validator=EXCLUSIVE, sort_key=1)
 
@@ -94,7 +94,7 @@ def stop(
             return _end_run(*arguments, run) if end else _release_fence(*arguments)
         caller_guess = identify_caller(environment, aws_session, clients, limits)
         if caller_guess.doubt:
-            doubt = f"the caller of this stop is unknown: {caller_guess.doubt}; the stop goes on"
+            doubt = f"the caller of this stop is unknown: {caller_guess.doubt}; the stop continues"
             with contextlib.suppress(OSError):  # nor does a stop need a reader
                 print(f"warning: {doubt}", file=sys.stderr)
         return _stop_fleet(
@@ -209,7 +209,7 @@ def _delegate_stop(
         actions = invoke_stop_function(environment, who=caller, why=reason)
     except TandemError as fault:
         return replace(
-            report, failures=(*report.failures, f"the stop function was asked for it: {fault}")
+            report, failures=(*report.failures, f"the stop function was called: {fault}")
         )
     own_actions = tuple(f"by the stop function: {action}" for action in actions)
     return replace(report, actions=(*report.actions, *own_actions), failures=())
@@ -249,7 +249,7 @@ def _list_report_rows(
         )
     silence = _explain_reaper_silence(environment, clients, limits, fleet_state)
     if silence:
-        yield "attention", f"the reaper is {silence}: nobody ends by id what EKS leaves; {RUNBOOK}"
+        yield "attention", f"the reaper is {silence}: nothing terminates what EKS leaves; {RUNBOOK}"
     else:
         yield (
             "then",
@@ -288,7 +288,7 @@ def _follow_stop(
                 print(f"    {change_time:%H:%M:%S}  {line}", flush=True)
     except KeyboardInterrupt:
         status_command = build_tandem_command("status", limits.environment)
-        print(f"the stop goes on without this command: {status_command}", file=sys.stderr)
+        print(f"the stop continues without this command: {status_command}", file=sys.stderr)
         raise
     if not selection.as_json:
         print("  EC2 lists no instance of this environment")

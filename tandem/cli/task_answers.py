@@ -1,4 +1,4 @@
-"""Rows of `tandem bench quality`: asked now, or of lm-eval's samples."""
+"""Rows of `tandem bench quality`: answered now, or of lm-eval's samples."""
 
 from __future__ import annotations
 

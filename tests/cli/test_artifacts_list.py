@@ -113,7 +113,10 @@ def test_what_another_environment_uses_of_the_bucket_is_not_stale(run, mine, sto
 def test_an_environment_that_cannot_be_read_is_told_and_the_list_goes_on(run, mine):
     (mine / "environments" / "broken.yaml").write_text("region: 1\n")
     code, out, _ = run()
-    assert (code, f"not counted, for it is refused: {mine}/environments/broken.yaml" in out) == (
+    assert (
+        code,
+        f"not counted, because it is refused: {mine}/environments/broken.yaml" in out,
+    ) == (
         0,
         True,
     )

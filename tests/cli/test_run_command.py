@@ -129,7 +129,7 @@ def test_a_runner_that_says_nothing_gives_3(ready, capsys, monkeypatch):
     monkeypatch.setattr("tandem.cli.run.ANSWER_LIMIT", timedelta(seconds=0.05))
     code = tandem(ready, "run post", *ASK)
     err = capsys.readouterr().err
-    assert (code, "the runner has not answered" in err, "once it is an hour old" in err) == (
+    assert (code, "the runner has not answered" in err, "valid for an hour" in err) == (
         3,
         True,
         True,
@@ -153,7 +153,11 @@ def test_ctrl_c_leaves_the_run_alone(ready, capsys, monkeypatch):
     with answering(ready, finish(ready, state="running")):
         code = tandem(ready, "run post", *ASK)
     err = capsys.readouterr().err
-    assert (code, "the run goes on" in err, f"tandem runs cancel {RUN}" in err) == (130, True, True)
+    assert (code, "the run continues" in err, f"tandem runs cancel {RUN}" in err) == (
+        130,
+        True,
+        True,
+    )
     assert not [key for key in list_keys(ready, "requests/") if "cancel" in key]
 
 
@@ -382,4 +386,4 @@ def test_a_bucket_that_does_not_answer_is_told_once_and_asked_again(
     fault = FaultRule(operation="GetObject", fault=UNAVAILABLE)
     follow_over(ready, monkeypatch, lambda: proxy.use(fault), lambda: None, proxy.use)
     code = tandem(ready, f"runs follow {RUN}")
-    assert (code, capsys.readouterr().out.count("cannot look")) == (1, 1)
+    assert (code, capsys.readouterr().out.count("cannot read the run")) == (1, 1)

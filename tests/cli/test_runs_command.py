@@ -75,7 +75,7 @@ def test_show_has_steps_cost_reason_and_the_next_command(state, code, fleet, cap
     assert tandem(fleet, f"runs show {RUN}") == code
     out = capsys.readouterr().out
     for part in (
-        "asked for by AIDAEXAMPLE",
+        "requested by AIDAEXAMPLE",
         "cancelled by AIDAOTHER",
         "preflight",
         "0 of 2 models",

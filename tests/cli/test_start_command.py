@@ -167,7 +167,7 @@ def test_whoever_asks_for_json_sees_the_plan_and_gets_a_document_of_his_no(
     monkeypatch.setattr("sys.stdin", Somebody("n\n"))
     code = fleet.tandem("start", "--hours", "2", "--json")
     out, err = capsys.readouterr()
-    assert (code, json.loads(out)["raised"], "USD at most" in err.partition("raise it?")[0]) == (
+    assert (code, json.loads(out)["raised"], "USD at most" in err.partition("start it?")[0]) == (
         1,
         False,
         True,

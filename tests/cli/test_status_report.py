@@ -178,7 +178,7 @@ BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
         ),
         (
             status(seen(), unknown=LOST),
-            "unknown whether anything runs: EC2 could not be asked",
+            "unknown whether anything runs: EC2 could not be reached",
             "tandem stop --env",
         ),
         (

@@ -55,7 +55,7 @@ def test_a_reaper_that_is_silent_is_not_promised(undeployed, capsys):
     out = " ".join(capsys.readouterr().out.split())
     assert (
         code,
-        "nobody ends by id what EKS leaves" in out,
+        "nothing terminates what EKS leaves" in out,
         "a Lambda function in the account" in out,
     ) == (
         0,
@@ -83,7 +83,10 @@ def test_an_interrupt_of_wait_leaves_the_stop_to_go_on(fleet, capsys, monkeypatc
         code = fleet.tandem("stop", "--wait")
 
     fleet.until([])
-    assert (code, "the stop goes on without this command" in capsys.readouterr().err) == (130, True)
+    assert (code, "the stop continues without this command" in capsys.readouterr().err) == (
+        130,
+        True,
+    )
 
 
 def interrupted(_: float) -> None:
@@ -232,7 +235,7 @@ def test_a_stop_goes_on_where_sts_gives_no_answer(fault, fleet, proxy, capsys):
 
     fleet.until([])
     err = capsys.readouterr().err
-    assert (code, fleet.get(FENCE_KEY)["who"], "who asks for this stop is unknown" in err) == (
+    assert (code, fleet.get(FENCE_KEY)["who"], "the caller of this stop is unknown" in err) == (
         0,
         "unknown",
         True,
@@ -302,7 +305,7 @@ def test_an_interrupted_end_says_how_it_goes_on(fleet, capsys, monkeypatch):
 
 def test_a_run_is_named_with_end_alone(fleet, capsys):
     assert fleet.tandem("stop", "--run", "mine") == 2
-    assert "--run is of --end alone" in capsys.readouterr().err
+    assert "--run works only with --end" in capsys.readouterr().err
 
 
 def test_a_reason_in_another_encoding_is_no_traceback(fleet, capsys):
