@@ -20,7 +20,7 @@ from tandem.cli import monitoring_cost, recompile
 from tandem.cli.console import format_count, print_json, print_line, print_rows, print_spec_faults
 from tandem.cli.inputs import CommandInputs, read_inputs
 from tandem.cli.selection import DEFAULTS, Selection
-from tandem.cli.show import compute_environment_cost, format_parked_cost, parked_cost_as_dict
+from tandem.cli.show import compute_environment_cost, dump_parked_cost, format_parked_cost
 from tandem.declarations.environment import Environment
 from tandem.declarations.pins import VersionPin, list_pins
 from tandem.declarations.record import FILL_IN
@@ -119,7 +119,7 @@ def _build_document(
         pins[environment.name] = list(map(asdict, _list_pins(inputs, environment)))
         cost = compute_environment_cost(inputs, environment)
         if cost is not None:
-            parked[environment.name] = parked_cost_as_dict(cost)
+            parked[environment.name] = dump_parked_cost(cost)
     return {
         "environments": sorted(inputs.workspace.environments),
         "experiments": sorted(inputs.workspace.experiments),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from tandem.bench.suites.suite import load_suite
@@ -162,19 +162,10 @@ def list_cost_rows(watching_cost: MonitoringCost) -> Iterator[tuple[str, str]]:
 def cost_as_dict(watching_cost: MonitoringCost) -> dict[str, Any]:
     """Return one environment's cost of watching as `tandem check --json` prints it."""
     return {
-        "usd": round(watching_cost.usd, 2),
+        "usd": watching_cost.usd,
         "limit_usd": watching_cost.scope.environment.observability.monthly_limit_usd,
-        "fleet_hours": round(watching_cost.hours, 1),
-        "whole_month_usd": round(watching_cost.whole_month_usd, 2),
+        "fleet_hours": watching_cost.hours,
+        "whole_month_usd": watching_cost.whole_month_usd,
         "prices_of": watching_cost.region,
-        "parts": [
-            {
-                "name": part.name,
-                "usd": round(part.usd, 4),
-                "amount": round(part.amount, 4),
-                "price": part.price,
-            }
-            | {"says": part.explanation, "verified": part.is_verified}
-            for part in watching_cost.parts
-        ],
+        "parts": [asdict(part) for part in watching_cost.parts],
     }

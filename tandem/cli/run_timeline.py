@@ -130,7 +130,7 @@ class RunTimeline:
                 raise
             self._print_once(
                 "bucket",
-                f"cannot read the run ({fault.problem}); it continues, and this command tries again",
+                f"cannot read the run ({fault.problem}); it continues, and is read again",
             )
             return None
         self._blind_since = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from tandem.cli import monitoring_cost
@@ -133,24 +134,9 @@ def _list_part_rows(parts: Iterable[StandingPart]) -> Iterator[tuple[str, str]]:
         yield f"{usd:>9}", f"{part.name}: {part.explanation}"
 
 
-def parked_cost_as_dict(cost: ParkedCost) -> dict[str, Any]:
-    """Return the parked cost as `--json` prints it."""
-    return {
-        "usd_month": round(cost.usd, 2),
-        "no_price_for": list(list_unpriced(cost.parts)),
-        "run_usd": round(cost.run_usd, 2),
-        "run_hours": cost.run_hours,
-        "day_usd": round(cost.day_usd, 2),
-        "parts": [_part_as_dict(part) for part in cost.parts],
-        "start_usd": round(cost.start_usd, 2),
-        "start_no_price_for": list(list_unpriced(cost.start_parts)),
-        "start_parts": [_part_as_dict(part) for part in cost.start_parts],
-    }
-
-
-def _part_as_dict(part: StandingPart) -> dict[str, Any]:
-    usd = None if part.usd is None else round(part.usd, 2)
-    return {"name": part.name, "says": part.explanation, "usd": usd}
+def dump_parked_cost(cost: ParkedCost) -> dict[str, Any]:
+    """Return the parked cost as `--json` prints it; a part without a price has no `usd`."""
+    return asdict(cost) | {"usd": cost.usd, "start_usd": cost.start_usd}
 
 
 def format_speculation(variant: Variant) -> str:
@@ -278,7 +264,7 @@ def _environment_as_dict(
         },
         "capacity": environment.capacity.model_dump(mode="json"),
         "max_usd": compute_run_usd(environment),
-        "parked": parked_cost_as_dict(cost) if cost else None,
+        "parked": dump_parked_cost(cost) if cost else None,
         "experiments": [
             _experiment_as_dict(inputs, experiment)
             for experiment in inputs.list_experiments(environment)

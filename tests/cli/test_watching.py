@@ -58,7 +58,7 @@ def test_check_says_it_to_programs_too(specs, capsys):
     assert document["usd"] == pytest.approx(
         sum(part["usd"] for part in document["parts"]), abs=0.01
     )
-    assert {part["verified"] for part in document["parts"]} == {True, False}
+    assert {part["is_verified"] for part in document["parts"]} == {True, False}
 
 
 def test_more_than_the_limit_is_refused_at_its_key_with_what_to_change(specs, capsys):
