@@ -369,7 +369,7 @@ def list_known_flags(words: tuple[str, ...]) -> set[str]:
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
-def test_a_flag_alone_is_one_of_a_command_that_its_page_names(path: Path) -> None:
+def test_a_flag_is_of_a_command_of_its_page(path: Path) -> None:
     flags = set(FOREIGN_FLAGS)
     if path.name in PAGE_COMMANDS:
         flags |= list_known_flags(PAGE_COMMANDS[path.name])

@@ -195,7 +195,7 @@ def is_of_module(name: str) -> bool:
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
-def test_a_file_in_code_type_is_committed_or_written_by_a_program(path: Path) -> None:
+def test_a_file_in_code_type_exists(path: Path) -> None:
     """A file of the reader's own stands in a block of the page, or its name in capitals or
     digits."""
     spans = {
@@ -214,7 +214,7 @@ def test_a_file_in_code_type_is_committed_or_written_by_a_program(path: Path) ->
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
-def test_a_path_of_http_or_an_image_stands_in_a_program(path: Path) -> None:
+def test_a_path_or_image_stands_in_a_program(path: Path) -> None:
     spans = [
         re.fullmatch(r"(?:(?:GET|PUT|POST|DELETE) )?(/[a-z_][\w./-]*)", span)
         for span in list_spans(path)
@@ -354,7 +354,7 @@ def is_taken(call: ast.Call, *, names_parameters: bool) -> bool:
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
-def test_a_call_in_code_type_is_of_a_definition_that_takes_it(path: Path) -> None:
+def test_a_call_in_code_type_fits_its_definition(path: Path) -> None:
     spans = [span for span in list_spans(path) if CALL.match(span) or ATTRIBUTE.match(span)]
     calls = [tree for span in spans if (tree := parse_code(span)) is not None]
     faults = [fault for tree in calls for fault in list_faults(tree, names_parameters=True)]

@@ -42,7 +42,7 @@ def leads(path: Path, link: str) -> bool:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_page)
-def test_every_link_of_a_document_leads_to_a_page_and_a_heading(path: Path) -> None:
+def test_every_link_leads_to_a_page_and_heading(path: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", BLOCK.sub("", path.read_text()))
     assert [link for link in links if "://" not in link and not leads(path, link)] == []
 
@@ -123,7 +123,7 @@ def test_the_site_leads_to_every_page_and_reference() -> None:
     assert sorted(places) == sorted(name_page(path).removeprefix("docs/") for path in pages)
 
 
-def test_the_site_begins_with_the_sentence_that_says_what_tandem_is() -> None:
+def test_the_site_begins_with_what_tandem_is() -> None:
     sentences = [
         re.sub(r"\s+", " ", (ROOT / page).read_text())
         .partition(" Tandem runs ")[2]
@@ -136,7 +136,7 @@ def test_the_site_begins_with_the_sentence_that_says_what_tandem_is() -> None:
     assert index[1].startswith("Tandem runs ")
 
 
-def test_the_site_has_the_script_of_its_search_and_asks_no_other_server_for_one() -> None:
+def test_the_search_of_the_site_needs_no_server() -> None:
     settings = yaml.safe_load((ROOT / "supply/site/mkdocs.yml").read_text())
     scripts = settings["extra"]["polyfills"]
 

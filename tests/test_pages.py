@@ -16,7 +16,7 @@ def test_the_committed_page_is_current(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_every_key_but_the_name_is_a_row_and_says_what_it_means(name: str) -> None:
+def test_every_key_is_a_row_with_its_meaning(name: str) -> None:
     keys = list(walk_schema_keys(REFERENCES[name]))
     assert [key.path for key in keys if not key.field.description] == []
     assert [key.path for key in keys if f"| `{key.path}` |" not in PAGES[name]] == ["name"]

@@ -47,6 +47,6 @@ def test_a_plain_command_has_no_quotes() -> None:
     )
 
 
-def test_the_stacks_of_the_cdk_are_no_pattern_of_the_shell() -> None:
+def test_stacks_are_no_pattern_of_the_shell() -> None:
     assert build_cdk_command("deploy", "prod") == "npx cdk deploy 'prod/*' -c env=prod"
     assert build_cdk_command("diff", "prod", "Fleet") == "npx cdk diff prod/Fleet -c env=prod"

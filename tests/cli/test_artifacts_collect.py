@@ -99,7 +99,7 @@ def test_without_delete_nothing_goes(run, store):
     )
 
 
-def test_with_delete_what_nobody_uses_goes_and_what_is_used_stays(run, mine, store):
+def test_delete_removes_what_is_unused_alone(run, mine, store):
     store_needs(store, needed(mine))
     before = keys(store)
     put_set(store, STALE, "run")
@@ -126,7 +126,7 @@ def test_json_is_one_document_with_every_set(run, store):
     assert [row["prefix"] for row in document["kept"]] == ["artifacts/held-000000000000"]
 
 
-def test_what_another_environment_of_the_folder_uses_of_the_bucket_stays(run, mine, store):
+def test_what_another_environment_uses_of_the_bucket_stays(run, mine, store):
     copy_environment(mine, "other", "post-drafts-windows")
     store_needs(store, needed(mine))
     before = keys(store)
@@ -165,7 +165,7 @@ def test_what_another_environment_of_the_folder_uses_of_the_bucket_stays(run, mi
         "refused experiment",
     ],
 )
-def test_nothing_goes_while_it_is_not_known_what_the_others_use(run, mine, store, spoil):
+def test_nothing_goes_while_a_neighbour_cannot_be_read(run, mine, store, spoil):
     put_set(store, STALE, "run")
     before = keys(store)
     spoil(mine)
@@ -222,16 +222,14 @@ def test_what_is_named_to_be_kept_stays(run, store):
     assert keys(store) == before
 
 
-def test_a_name_to_keep_that_is_stored_nowhere_gives_2_and_deletes_nothing(run, store):
+def test_an_unknown_name_to_keep_deletes_nothing(run, store):
     put_set(store, STALE, "run")
     before = keys(store)
     code, _, err = run("--delete", "--keep", "tiny-00000000000")
     assert (code, keys(store), "tiny-000000000000" in err) == (2, before, True)
 
 
-def test_a_bucket_of_tandems_own_says_for_how_many_days_old_versions_are_paid(
-    run, mine, store, bucket, monkeypatch
-):
+def test_a_versioned_bucket_says_how_long_versions_are_paid(run, mine, store, bucket, monkeypatch):
     file = mine / "environments" / f"{ENV}.yaml"
     file.write_text(file.read_text().replace(f"existing_bucket: {bucket}", "noncurrent_days: 12"))
     monkeypatch.setattr(names, "bucket_name", lambda _: bucket)
@@ -252,9 +250,7 @@ def test_who_may_not_delete_is_told_which_right_is_missing(mine, proxy_store, pr
     assert (code, "allow s3:DeleteObject" in capsys.readouterr().err) == (3, True)
 
 
-def test_what_is_rendered_beside_the_declared_files_stays_wherever_the_command_runs(
-    run, mine, store, tmp_path, monkeypatch
-):
+def test_what_is_rendered_beside_the_files_stays(run, mine, store, tmp_path, monkeypatch):
     key = old_key(mine)
     put_set(store, key.prefix, "run", key.as_fields())
     write_manifest(mine, key.as_fields())

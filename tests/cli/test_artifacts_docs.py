@@ -163,7 +163,5 @@ SPARED = {("import", f"s3:{action}") for action in ("AbortMultipartUpload", "Lis
         if (command, right) not in SPARED
     ],
 )
-def test_without_one_of_the_documented_rights_the_command_fails_and_names_it(
-    act, capsys, command, right
-):
+def test_a_missing_right_fails_the_command_by_name(act, capsys, command, right):
     assert (act(command, right), right in capsys.readouterr().err) == (3, True)

@@ -53,7 +53,7 @@ def artifact(mine: Path) -> BucketNeed:
     return needed(mine)[-1]
 
 
-def test_what_is_missing_comes_with_the_commands_that_make_it_models_first(run):
+def test_missing_sets_come_with_their_commands_models_first(run):
     out = run()[1]
     commands = [line.strip() for line in out.splitlines() if line.startswith("  tandem run")]
     assert commands == [
@@ -86,7 +86,7 @@ def test_a_month_costs_the_declared_price_of_the_stored_bytes(run, mine, store):
     assert "(your figure of 2026-11-20)" in run()[1]
 
 
-def test_a_damaged_artifact_is_to_be_removed_before_it_is_compiled_again(run, mine, store, bucket):
+def test_a_damaged_artifact_is_removed_before_it_compiles_again(run, mine, store, bucket):
     store_needs(store, needed(mine))
     need = artifact(mine)
     store.delete([f"{need.prefix}/run/config.json"])
@@ -110,7 +110,7 @@ def test_what_another_environment_uses_of_the_bucket_is_not_stale(run, mine, sto
     ]
 
 
-def test_an_environment_that_cannot_be_read_is_told_and_the_list_goes_on(run, mine):
+def test_an_unreadable_environment_does_not_end_the_list(run, mine):
     (mine / "environments" / "broken.yaml").write_text("region: 1\n")
     code, out, _ = run()
     assert (
@@ -122,10 +122,8 @@ def test_an_environment_that_cannot_be_read_is_told_and_the_list_goes_on(run, mi
     )
 
 
-def test_a_manifest_that_is_denied_is_unread_and_nobody_is_told_to_remove_it(
-    mine, proxy_store, proxy, capsys
-):
-    store_needs(proxy_store, needed(mine))
+def test_a_denied_manifest_is_unread_not_removed(mine, proxied, proxy, capsys):
+    store_needs(proxied, needed(mine))
     proxy.use(
         FaultRule(
             operation="GetObject", path=f"/*/{artifact(mine).prefix}/*", fault=ACCESS_DENIED_FAULT
@@ -150,7 +148,7 @@ def test_a_manifest_that_is_denied_is_unread_and_nobody_is_told_to_remove_it(
     )
 
 
-def test_a_missing_bucket_gives_2_and_says_which_stack_makes_it(specs, aws, capsys):
+def test_a_missing_bucket_gives_2_and_names_its_stack(specs, aws, capsys):
     assert aws
     write_environment(specs, "no-such-bucket-anywhere")
 

@@ -46,7 +46,7 @@ def test_address_artifact_and_image_are_those_of_the_rendered_servers(post, root
         assert [word for word in words if word not in manifest] == []
 
 
-def test_some_variants_can_be_chosen_and_the_first_is_the_baseline():
+def test_the_first_chosen_variant_is_the_baseline():
     run_arms = select_arms(
         CHOSEN,
         RunFlags(env="post-us-east-2", experiment="post", variants=("qwen-sd-vllm", "qwen-vllm")),

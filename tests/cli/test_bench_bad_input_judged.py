@@ -289,7 +289,7 @@ def test_the_order_of_the_lines_changes_nothing_that_is_concluded(run):
         assert run.verdict()[part] == first[part], part
 
 
-def test_a_folder_in_the_verdicts_way_is_named_and_the_rest_is_said(run, capsys):
+def test_a_folder_in_the_verdicts_way_is_a_warning(run, capsys):
     (run.folder / "verdict.json" / "full").mkdir(parents=True)
 
     assert run.report() == 0

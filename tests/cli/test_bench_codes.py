@@ -61,7 +61,7 @@ def test_a_placement_stands_in_every_record_and_in_the_manifest(finished):
     assert [arm["placement"] for arm in arms] == ["first-half", "second-half"]
 
 
-def test_the_verdict_is_on_standard_output_and_the_rest_beside_it(pair, tmp_path, capsys):
+def test_standard_output_has_the_verdict_alone(pair, tmp_path, capsys):
     main([*pair.flags(tmp_path, {"code": ["a"]}), "--out", str(tmp_path / "out")])
     table, err = capsys.readouterr()
     assert table.startswith("b against a: NO EVIDENCE\n")

@@ -76,7 +76,7 @@ def test_a_bad_flag_ends_with_2_and_what_is_allowed(tmp_path, capsys, flags, sai
     ],
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, tuple) else "",
 )
-def test_flags_that_do_not_fit_together_end_with_2_and_what_to_do(tmp_path, capsys, flags, said):
+def test_flags_that_contradict_each_other_give_2_and_advice(tmp_path, capsys, flags, said):
     code = run(tmp_path, *flags)
     assert (code, said in capsys.readouterr().err, (tmp_path / "out").exists()) == (2, True, False)
 
@@ -92,7 +92,7 @@ def test_two_suites_of_one_name_end_with_2(tmp_path, capsys):
     assert (code, "two suites are named own.jsonl" in capsys.readouterr().err) == (2, True)
 
 
-def test_a_server_that_is_down_ends_with_3_and_leaves_no_folder(tmp_path, capsys):
+def test_a_server_that_is_down_gives_3_and_no_folder(tmp_path, capsys):
     code = run(tmp_path, *ARMS)
     assert (code, (tmp_path / "out").exists()) == (3, False)
     assert "http://127.0.0.1:9" in capsys.readouterr().err

@@ -106,9 +106,7 @@ def list_objects(endpoint, bucket):
     return sorted(row["Key"].split("/", 3)[3] for row in rows.get("Contents", ()))
 
 
-def test_a_folder_is_published_once_with_its_figures_and_its_files(
-    world, tmp_path, endpoint, bucket, proxy, capsys
-):
+def test_a_folder_is_published_once(world, tmp_path, endpoint, bucket, proxy, capsys):
     folder = measured(tmp_path / "out", "first")
 
     assert publish(world, folder) == 0
@@ -165,9 +163,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_asked(
     assert proxy.log == ()
 
 
-def test_simulated_figures_go_to_a_namespace_of_their_own_and_json_says_so(
-    world, tmp_path, endpoint, capsys
-):
+def test_simulated_figures_go_to_a_namespace_of_their_own(world, tmp_path, endpoint, capsys):
     assert (
         publish(world, measured(tmp_path / "out", "apart", simulated=True), "--simulated", "--json")
         == 0
@@ -242,9 +238,7 @@ def run(world, pair, folder, class_, *flags):
 PUBLISH = ("--publish", ENV, "--experiment", "post")
 
 
-def test_a_run_publishes_its_rounds_and_its_files_and_leaves_none(
-    world, pair, tmp_path, endpoint, bucket
-):
+def test_a_run_publishes_its_rounds_and_files(world, pair, tmp_path, endpoint, bucket):
     assert run(world, pair, tmp_path / "a", "running", *PUBLISH) == 0
 
     assert read_arms(endpoint, "requests", "running", "2") == [2, 2]
@@ -262,7 +256,7 @@ def test_a_run_publishes_its_rounds_and_its_files_and_leaves_none(
     assert read_arms(endpoint, "unpublished_rounds", "all", "all", statistic="Maximum") == [0, 0]
 
 
-def test_a_run_whose_publishing_fails_is_whole_and_gives_3_and_is_published_later(
+def test_an_unpublished_run_is_whole_and_gives_3(
     world, pair, tmp_path, endpoint, proxy, capsys
 ):
     proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="PutMetricData"))
@@ -277,9 +271,7 @@ def test_a_run_whose_publishing_fails_is_whole_and_gives_3_and_is_published_late
     assert read_arms(endpoint, "requests", "failing", "2") == [2, 2]
 
 
-def test_a_publish_that_a_run_leaves_alone_gives_3_and_earlier_losses(
-    tmp_path, monkeypatch, capsys
-):
+def test_an_unfinished_publish_gives_3_and_earlier_losses(tmp_path, monkeypatch, capsys):
     target = (SimpleNamespace(region="us-east-2"), None)
     codes = []
     publisher = publish_command.RoundPublisher(
@@ -308,7 +300,7 @@ def test_a_publish_that_a_run_leaves_alone_gives_3_and_earlier_losses(
         ("simulators", ("--simulated",), "--simulated without --publish"),
     ],
 )
-def test_a_run_that_cannot_be_published_is_refused_before_it_is_measured(
+def test_an_unpublishable_run_is_refused_before_it_is_measured(
     world, request, tmp_path, capsys, servers, flags, problem
 ):
     assert run(world, request.getfixturevalue(servers), tmp_path / "a", "chat", *flags) == 2

@@ -66,9 +66,7 @@ def test_json_without_a_verdict_is_the_summary(tmp_path, capsys, flags):
 
 
 @pytest.mark.parametrize(("planned", "code"), [(2, 0), (3, 1)])
-def test_requests_that_were_planned_and_are_not_recorded_give_code_1(
-    tmp_path, capsys, planned, code
-):
+def test_planned_requests_without_a_record_give_code_1(tmp_path, capsys, planned, code):
     both = [record(), record(request_id="other", prompt_id="other")]
     folder = write_run(tmp_path / "run", both, plan=PlanTotals(requests=planned))
     assert main(["bench", "report", str(folder)]) == code
@@ -80,14 +78,14 @@ def test_a_cell_in_which_nothing_succeeded_gives_code_3(tmp_path):
     assert main(["bench", "report", str(folder)]) == 3
 
 
-def test_a_request_that_was_cut_and_asked_again_is_no_failure(tmp_path):
+def test_a_cut_request_that_was_sent_again_is_no_failure(tmp_path):
     records = [record(), failed(error="interrupted"), record(request_id="r-0~1")]
     assert main(["bench", "report", str(write_run(tmp_path / "run", records))]) == 0
     cut = write_run(tmp_path / "cut", records, ended=RunEnd(reason="interrupted", utc="2026"))
     assert main(["bench", "report", str(cut)]) == 1
 
 
-def test_a_folder_that_takes_no_summary_is_reported_all_the_same(tmp_path, capsys):
+def test_a_folder_that_takes_no_summary_is_reported(tmp_path, capsys):
     folder = write_run(tmp_path / "run", [record(chunks=chunks((0.2, "text", 8)))])
     (folder / "summary.json.new").mkdir()
 

@@ -74,7 +74,7 @@ def resumed(pair, tmp_path_factory):
     return code, ids, sent_ids, err.getvalue(), records(out), records(folder / "whole")
 
 
-def test_after_two_kills_no_request_is_missing_and_none_is_twice(resumed):
+def test_after_two_kills_each_request_is_recorded_once(resumed):
     code, _, _, _, records_, _ = resumed
     ids = [record["request_id"] for record in records_]
     assert code == 0
@@ -93,7 +93,7 @@ def test_a_torn_line_is_named_and_its_request_asked_again(resumed):
     assert "its request is sent again" in " ".join(err.split())
 
 
-def test_a_resumed_run_measures_the_same_requests_as_one_that_was_never_stopped(resumed):
+def test_a_resumed_run_measures_the_same_requests(resumed):
     *_, cut, unbroken = resumed
     fields = ("request_id", "arm", "class", "prompt_id", "round", "repeat", "slot", "concurrency")
 
@@ -105,7 +105,7 @@ def test_a_resumed_run_measures_the_same_requests_as_one_that_was_never_stopped(
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.proof)]
 )
-def test_an_interrupted_run_ends_with_130_a_summary_and_the_way_on(flags, tmp_path, number):
+def test_an_interrupted_run_gives_130_and_says_how_to_resume(flags, tmp_path, number):
     out = tmp_path / "out"
     process = start([*flags, "--out", str(out)])
     wait(lambda: len(records(out)) >= 8, process)
@@ -167,7 +167,7 @@ def full(pair, tmp_path_factory):
     return process.returncode, err, len(records(folder / "out")), flags, folder / "out"
 
 
-def test_a_full_disk_ends_with_3_and_the_file_and_leaves_what_was_recorded(full):
+def test_a_full_disk_gives_3_and_keeps_the_records(full):
     code, err, count, _, out = full
 
     assert code == 3
@@ -177,7 +177,7 @@ def test_a_full_disk_ends_with_3_and_the_file_and_leaves_what_was_recorded(full)
     assert "Traceback" not in err
 
 
-def test_what_a_full_disk_stopped_goes_on_once_there_is_room(full):
+def test_a_run_that_a_full_disk_stopped_can_be_resumed(full):
     *_, flags, out = full
     code = main([*flags, "--resume", str(out)])
     assert (code, len(records(out))) == (0, PLANNED)
@@ -226,7 +226,7 @@ def test_a_run_is_not_resumed_with_another_server(finished, capsys):
     assert "arms[b].url was " in capsys.readouterr().err
 
 
-def test_a_finished_run_that_is_resumed_asks_nothing_and_ends_with_0(finished, pair):
+def test_a_finished_run_that_is_resumed_sends_nothing(finished, pair):
     flags, out = finished
     pair.forget()
     before = json.loads((out / "manifest.json").read_text())

@@ -32,7 +32,7 @@ def test_check_names_file_line_value_and_allowed(specs, capsys):
     assert choices == "  allowed  capacity-block, reservation, spot, on-demand"
 
 
-def test_with_json_a_fault_of_the_world_is_a_document_too(specs, monkeypatch, capsys):
+def test_with_json_an_external_fault_is_a_document(specs, monkeypatch, capsys):
     def fails(*_: object) -> None:
         raise OSError("the disk is gone")
 
@@ -81,7 +81,7 @@ def test_show_tells_the_cdk_where_files_outside_the_repository_are(specs, capsys
     assert f"-c env=post-us-east-2 -c environments={specs}/environments" in capsys.readouterr().out
 
 
-def test_show_ends_with_the_command_that_says_what_to_stage_and_compile(specs, capsys):
+def test_show_ends_with_the_command_that_lists_artifacts(specs, capsys):
     main(["show", "post-us-east-2", *folders(specs)])
     last = capsys.readouterr().out.splitlines()[-1].split()
     assert last == ["tandem", "artifacts", "list", "--env", "post-us-east-2", *folders(specs)]
@@ -141,7 +141,7 @@ def test_render_says_what_it_wrote_and_what_it_removed(specs, tmp_path, capsys):
     ]
 
 
-def test_render_says_to_deploy_workloads_before_a_new_experiment_is_synced(specs, tmp_path, capsys):
+def test_render_of_a_new_experiment_says_to_deploy_workloads(specs, tmp_path, capsys):
     command = ["render", "dev-trn2-3xlarge", "--out", str(tmp_path / "out"), *folders(specs)]
 
     main(command)
@@ -167,7 +167,7 @@ def test_render_asks_for_no_deploy_where_the_cdk_delivers(specs, tmp_path, capsy
     assert json.loads(capsys.readouterr().out)["deploy_first"] == []
 
 
-def test_render_check_gives_1_for_a_tree_that_no_environment_has(specs, tmp_path, capsys):
+def test_render_check_gives_1_for_an_orphan_tree(specs, tmp_path, capsys):
     command = ["render", "--out", str(tmp_path / "out"), *folders(specs)]
     (specs / "environments" / "post-us-east-2.yaml").unlink()  # the largest: two are enough
     main(command)

@@ -79,7 +79,7 @@ def test_a_pinned_image_is_asked_for_by_its_digest(host):
     assert resolve_digest(f"{host}/neuron/server@{DIGEST}", plain_http) == DIGEST
 
 
-def test_an_image_that_is_not_there_is_told_from_a_registry_that_does_not_answer(host):
+def test_a_missing_image_is_no_silent_registry(host):
     with pytest.raises(MissingImageError):
         resolve_digest(f"{host}/neuron/server@sha256:{'0' * 64}", plain_http)
     with pytest.raises(RegistryError) as silent:

@@ -32,14 +32,14 @@ def test_a_tpot_gives_a_range_of_a_factor_of_two(capsys):
     assert [cell["high"] / cell["low"] for cell in cells] == pytest.approx([2.0] * 5)
 
 
-def test_a_load_above_the_published_has_no_figure_and_says_so(capsys):
+def test_a_load_above_the_published_has_no_figure(capsys):
     assert run(*PLAN, "--tpot", "20", "--concurrency", "1,4") == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "no figure above concurrency 2" in text
     assert "Qwen/Qwen3-1.7B 5 4 3.36 - - -" in text
 
 
-def test_a_mixture_of_experts_has_no_number_and_the_command_to_get_one(monkeypatch, capsys):
+def test_a_mixture_of_experts_has_no_forecast(monkeypatch, capsys):
     monkeypatch.setitem(forecast.TARGET_KINDS, "qwen3", "mixture of experts")
     assert run(*PLAN, "--tpot", "20") == 0
     text = " ".join(capsys.readouterr().out.split())
@@ -51,7 +51,7 @@ def test_a_mixture_of_experts_has_no_number_and_the_command_to_get_one(monkeypat
     assert "gains above" not in text
 
 
-def test_sources_list_each_published_row_of_the_kind_with_its_date(capsys):
+def test_sources_list_published_rows_with_their_dates(capsys):
     assert run(*PLAN, "--sources") == 0
     out = capsys.readouterr().out
     assert "qwen3-8b-dflash-4 (another implementation): window 4, 2.31 tokens a step, 1.70" in out
@@ -66,7 +66,7 @@ def test_equal_drafts_are_not_told_apart(capsys):
     assert first.endswith("The forecast does not tell these drafts apart.")
 
 
-def test_without_an_environment_it_names_the_node_it_takes_and_no_price(capsys):
+def test_without_an_environment_there_is_no_price(capsys):
     assert run("plan", "post") == 0
     text = " ".join(capsys.readouterr().out.split())
     assert (
@@ -127,7 +127,7 @@ def test_a_run_gives_its_own_acceptance_and_draft_cost(measured, capsys):
     assert 0.7 < document["draft_share"]["mean"] < 1.0  # the target drafts for itself
 
 
-def test_a_simulated_run_is_said_to_be_one_in_every_sentence(measured, capsys):
+def test_every_sentence_of_a_simulated_run_says_so(measured, capsys):
     assert run(*NATIVE, "--from", str(measured(simulated=True))) == 0
     out = capsys.readouterr().out
     assert out.startswith("SIMULATED SERVERS")
@@ -155,12 +155,12 @@ def test_a_run_that_names_no_draft_is_refused(measured, capsys):
     assert "which arm drafts with which window" in capsys.readouterr().err
 
 
-def test_a_run_and_an_acceptance_of_ones_own_are_refused_together(measured, capsys):
+def test_from_and_acceptance_exclude_each_other(measured, capsys):
     assert run(*NATIVE, "--from", str(measured()), "--acceptance", "0.5") == 2
     assert "drop --acceptance and --tpot, or --from" in capsys.readouterr().err
 
 
-def test_a_price_of_zero_is_planned_without_cost_and_gives_2(tmp_path, capsys):
+def test_a_price_of_zero_gives_a_plan_and_2(tmp_path, capsys):
     text = (ROOT / "environments" / "post-us-east-2.yaml").read_text()
     price = next(line for line in text.splitlines() if line.strip().startswith("usd_per_hour:"))
     text = text.replace(price, "  usd_per_hour: 0").replace(
@@ -178,7 +178,7 @@ def test_a_price_of_zero_is_planned_without_cost_and_gives_2(tmp_path, capsys):
     )
 
 
-def test_the_page_has_the_recommendation_a_chart_a_load_and_no_script(tmp_path, capsys):
+def test_the_page_has_a_chart_for_each_load(tmp_path, capsys):
     path = tmp_path / "plan.html"
     assert run(*PLAN, "--tpot", "20", "--concurrency", "1,2", "--page", str(path)) == 0
     assert capsys.readouterr().out.endswith(f"{path}\n")
@@ -190,7 +190,7 @@ def test_the_page_has_the_recommendation_a_chart_a_load_and_no_script(tmp_path, 
     )
 
 
-def test_the_page_of_a_simulated_run_says_so_and_has_its_points(measured, tmp_path):
+def test_the_page_of_a_simulated_run_says_so(measured, tmp_path):
     path = tmp_path / "plan.html"
     words = ("--from", str(measured(simulated=True)), "--concurrency", "1", "--page", str(path))
     assert run(*NATIVE, *words) == 0

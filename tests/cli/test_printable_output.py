@@ -65,9 +65,7 @@ COMMANDS: dict[str, Words] = {
 
 @pytest.mark.usefixtures("no_page")
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_arm_and_a_class_with_control_characters_are_printed_without(
-    name, hostile_run, tmp_path, capsys
-):
+def test_control_characters_of_names_are_not_printed(name, hostile_run, tmp_path, capsys):
     main(COMMANDS[name](hostile_run, tmp_path))
     output = capsys.readouterr()
     assert "ev" in output.out + output.err

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 TANDEM = [sys.executable, "-m", "tandem"]
 
 
-def test_help_has_each_command_on_a_line_of_80_columns_in_its_group(capsys, monkeypatch):
+def test_help_has_each_command_on_one_line(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
 
     assert (main(["help"]), main(["--help"])) == (0, 0)
@@ -122,7 +122,7 @@ def test_a_pipe_that_is_closed_early_is_no_traceback():
         ("bench run", 3),
     ],
 )
-def test_a_command_that_nobody_reads_before_it_has_acted_gives_3(words, code, monkeypatch):
+def test_a_closed_pipe_before_an_act_gives_3(words, code, monkeypatch):
     monkeypatch.setattr(program, "_run_command", Mock(side_effect=BrokenPipeError))
     assert main(words.split()) == code
 
@@ -144,7 +144,7 @@ def test_a_refusal_that_nobody_reads_keeps_its_exit_code(words):
     ("words", "code", "text"),
     [(["stop", "--env", "nobody"], 2, b"file not found")],
 )
-def test_json_on_a_full_disk_keeps_the_exit_code_and_the_sentence(words, code, text):
+def test_json_on_a_full_disk_keeps_the_exit_code(words, code, text):
     with Path("/dev/full").open("wb") as full_disk:
         command = [*TANDEM, *words, "--json"]
         process = subprocess.run(

@@ -128,7 +128,7 @@ def test_eks_takes_the_call_and_nothing_is_left_behind(fleet, capsys):
     assert (schedules(fleet), letters(fleet), fleet.states()) == ([], ["0", "0"], [])
 
 
-def test_what_is_sent_is_the_target_of_a_start_but_for_its_patience(fleet, waiting):
+def test_the_proof_sends_the_target_of_a_start(fleet, waiting):
     group = fleet.guarded.schedule_group
     bodies = []
 
@@ -194,7 +194,7 @@ def test_what_cannot_be_seen_before_keeps_it_from_being_fired(fleet, proxy, oper
 # it fails, or is not known
 
 
-def test_a_throttled_target_proves_nothing_and_its_letter_is_taken_out(fleet, capsys):
+def test_a_throttled_target_proves_nothing(fleet, capsys):
     fleet.endpoint.set_fleet(knobs.FleetBehavior(throttles=True, retry_delay_s=0.05))
 
     assert fleet.tandem(*PROVE) == 3
@@ -204,7 +204,7 @@ def test_a_throttled_target_proves_nothing_and_its_letter_is_taken_out(fleet, ca
     assert (schedules(fleet), letters(fleet)) == ([], ["0", "0"])
 
 
-def test_a_payload_that_eks_does_not_take_fails_with_the_letters_words(fleet, saying, capsys):
+def test_a_payload_that_eks_refuses_fails(fleet, saying, capsys):
     fleet.endpoint.set_fleet(BROKEN)
     saying(
         {

@@ -88,7 +88,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
-def test_with_the_printed_policy_and_the_roles_rights_it_is_proven(proven):
+def test_the_printed_policy_is_enough_for_the_proof(proven):
     code, fleet = proven(*proven.rights)
     listing = fleet.client("scheduler").list_schedules(GroupName=fleet.guarded.schedule_group)[
         "Schedules"

@@ -116,7 +116,7 @@ def test_a_changed_window_is_told_as_the_reason(specs, before, capsys):
     )
 
 
-def test_the_most_it_can_cost_is_deadline_times_price_times_artifacts(specs, before, capsys):
+def test_the_cost_is_deadline_times_price_times_artifacts(specs, before, capsys):
     edit(specs, "max_num_seqs: 4", "max_num_seqs: 2")
     edit(specs, "suites:", "compile: {deadline_hours: 3}\nsuites:")
     out = check(specs, before / "post.yaml", capsys)[1]
@@ -185,7 +185,7 @@ def test_a_broken_manifest_is_said_to_be_not_compared(specs, tmp_path, capsys, t
     assert (code, "its manifest cannot be read" in out) == (0, True)
 
 
-def test_a_key_of_another_release_differs_in_the_field_that_is_new(specs, tmp_path, capsys):
+def test_a_key_of_another_release_differs_in_new_fields(specs, tmp_path, capsys):
     manifests = rendered(specs, tmp_path / "manifests")
     file = manifests / ENVIRONMENT / "post" / "storage" / "storage.yaml"
     file.write_text(file.read_text().replace('"prefix_caching": false, ', ""))
@@ -212,7 +212,7 @@ def test_an_old_experiment_of_an_unknown_model_is_not_compared(specs, before, ca
     )
 
 
-def test_a_file_that_is_named_after_no_experiment_gives_2_and_names_them(specs, before, capsys):
+def test_a_file_of_no_experiment_gives_2_and_names_them(specs, before, capsys):
     file = (before / "post.yaml").rename(before / "old.yaml")
     code = main(["check", ENVIRONMENT, *folders(specs), "--against", str(file)])
     assert (code, "post, post-drafts-windows" in capsys.readouterr().err) == (2, True)

@@ -38,7 +38,7 @@ def client(fleet):
     return RunClient(fleet.environment)
 
 
-def test_a_request_lies_below_the_callers_own_id_and_reads_back(client, fleet):
+def test_a_request_lies_below_the_callers_own_id(client, fleet):
     user_id = fleet.client("sts").get_caller_identity()["UserId"]
     key = client.write_request(make_request(), RUN)
     assert read_request(fleet) == (key, make_request())
@@ -70,7 +70,7 @@ def test_an_answer_is_read_once_the_runner_wrote_it(client, fleet):
     assert (before, client.read_answer(key)) == (None, answer)
 
 
-def test_runs_are_listed_newest_first_and_leases_by_hand_are_none(client, fleet):
+def test_runs_are_listed_newest_first(client, fleet):
     for number, run in enumerate(("b", "c", "a")):
         put_run(fleet, make_record(fleet, run, started_at=moment(number)))
     fleet.put("runs/by-hand/lease.json", {"run": "by-hand"})
@@ -106,12 +106,12 @@ def test_an_object_of_another_schema_is_refused_with_both(body, schema, client, 
 
 
 @pytest.mark.parametrize("run", ["none-such", "../other", ""])
-def test_a_run_that_is_not_there_is_refused_with_the_command_that_lists(run, client, fleet):
+def test_an_unknown_run_is_refused_with_the_listing_command(run, client, fleet):
     with pytest.raises(InputError, match=f"tandem runs --env {fleet.name}"):
         client.read_run(run)
 
 
-def test_steps_come_in_their_order_and_what_has_ended_is_read_once(client, fleet, proxy):
+def test_steps_that_have_ended_are_read_once(client, fleet, proxy):
     put_run(
         fleet, make_record(fleet), (make_step(0, "preflight"), make_step(1, "stage", "running"))
     )

@@ -110,7 +110,7 @@ def test_a_refusal_of_the_runner_gives_2_and_its_sentence(ready, capsys):
     ) == (2, True, True)
 
 
-def test_a_bucket_that_is_away_while_the_runner_answers_ends_nothing(ready, monkeypatch):
+def test_a_bucket_that_is_away_ends_no_request(ready, monkeypatch):
     answers = iter([ExternalError("S3 is away", change="wait")])
     read = RunClient.read_answer
 
@@ -196,7 +196,7 @@ def test_a_dry_run_writes_nothing(ready, proxy, capsys):
 
 
 @pytest.mark.parametrize("age", [None, 6])
-def test_a_runner_that_does_not_live_blocks_a_run_and_no_dry_run(age, fleet, capsys):
+def test_a_silent_runner_blocks_a_run_but_no_plan(age, fleet, capsys):
     fill_bucket(fleet)
     if age:
         put_beat(fleet, timedelta(minutes=age))
@@ -223,7 +223,7 @@ def test_a_runner_with_other_specs_asks_for_a_deploy(ready, capsys):
 
 
 @pytest.mark.proof
-def test_a_fence_refuses_a_run_and_a_dry_run_shows_its_plan_first(ready, capsys):
+def test_a_fence_refuses_a_run_but_no_plan(ready, capsys):
     ready.tandem("stop", "--why", "maintenance")
     capsys.readouterr()
     codes = [tandem(ready, "run post", *ASK)]
@@ -307,7 +307,7 @@ def test_what_cannot_be_resumed_is_refused(state, more, words, ready, capsys):
     assert words in capsys.readouterr().err
 
 
-def test_json_is_one_document_and_the_timeline_is_on_standard_error(ready, capsys):
+def test_json_of_a_run_is_one_document(ready, capsys):
     with answering(ready, finish(ready, state="void", reason="a second endpoint", verdict="void")):
         code = tandem(ready, "run post", *ASK, "--json")
     out, err = capsys.readouterr()
@@ -345,7 +345,7 @@ def put_step(fleet, index, step, state="done", **fields):
     )
 
 
-def test_a_log_has_each_step_once_and_the_beginning_of_long_ones(ready, capsys, monkeypatch):
+def test_a_log_has_each_step_once(ready, capsys, monkeypatch):
     follow_over(
         ready,
         monkeypatch,
@@ -380,9 +380,7 @@ def test_a_runner_that_falls_silent_is_told_once(ready, capsys, monkeypatch):
     assert capsys.readouterr().out.count("the runner has not written for 7 min") == 1
 
 
-def test_a_bucket_that_does_not_answer_is_told_once_and_asked_again(
-    ready, proxy, capsys, monkeypatch
-):
+def test_a_bucket_that_does_not_answer_is_reported_once(ready, proxy, capsys, monkeypatch):
     fault = FaultRule(operation="GetObject", fault=UNAVAILABLE)
     follow_over(ready, monkeypatch, lambda: proxy.use(fault), lambda: None, proxy.use)
     code = tandem(ready, f"runs follow {RUN}")

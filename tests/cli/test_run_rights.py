@@ -55,7 +55,7 @@ def judged(deployed):
     return deployed
 
 
-def test_a_viewer_sees_runs_and_is_told_who_reads_logs_and_results(judged, become, capsys):
+def test_a_viewer_sees_runs_but_no_logs_and_results(judged, become, capsys):
     become("viewer")
     assert [tandem(judged, command) for command in COMMANDS] == [0, 0, 0, 3, 3]
     assert capsys.readouterr().err.count("it takes the rights of engineer") == 2
@@ -139,7 +139,7 @@ def test_a_viewer_may_not_stage_and_is_told_who_may(staging, become, capsys):
 
 
 @pytest.mark.parametrize("kind", ["viewer", "engineer"])
-def test_who_may_not_run_is_told_who_may_and_asks_for_nothing(kind, judged, become, capsys):
+def test_who_may_not_run_is_told_who_may(kind, judged, become, capsys):
     become(kind)
     codes = [tandem(judged, "run post", *ASK), tandem(judged, f"runs cancel {RUN}", "--yes")]
     assert (codes, list_keys(judged, "requests/")) == ([3, 3], [])

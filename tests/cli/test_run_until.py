@@ -80,7 +80,7 @@ def test_staging_says_what_comes_next(unreserved, capsys):
     assert lines[-1] == f"  next      tandem run post --env {unreserved.name} --hours H"
 
 
-def test_plan_of_a_staging_has_no_node_and_costs_the_way_through_nat(unreserved, capsys):
+def test_a_plan_of_staging_costs_nat_alone(unreserved, capsys):
     assert tandem(unreserved, "run post", *STAGE, "--dry-run", "--json") == 0
     plan = json.loads(capsys.readouterr().out)
     assert (plan["usd"], plan["nodes"], plan["leases"], plan["starts"], plan["stops"]) == (

@@ -48,7 +48,7 @@ def _fast(monkeypatch):
     monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
 
 
-def test_a_run_that_cannot_be_read_hides_no_other_and_gives_3(fleet, capsys):
+def test_an_unreadable_run_hides_no_other(fleet, capsys):
     put_run(fleet, make_record(fleet, "good"))
     put_value(fleet, run_record_key("bad"), b"{")
     codes = [tandem(fleet, "runs"), tandem(fleet, "runs", "--json")]
@@ -177,7 +177,7 @@ def test_logs_come_from_the_bucket_where_cloudwatch_has_none(fleet, capsys):
 
 
 @pytest.mark.proof
-def test_logs_of_a_step_that_the_run_never_took_are_refused(fleet, capsys):
+def test_logs_of_an_unknown_step_are_refused(fleet, capsys):
     put_logged_run(fleet)
     assert tandem(fleet, f"runs logs {RUN}", "--step", "judge") == 2
     assert f"tandem runs show {RUN} --env {fleet.name} names them" in capsys.readouterr().err

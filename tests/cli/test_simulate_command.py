@@ -69,7 +69,7 @@ def alone(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
         yield running
 
 
-def test_it_says_name_and_url_of_every_variant_and_ends_them_when_interrupted(pair, tmp_path):
+def test_an_interrupt_ends_every_server(pair, tmp_path):
     process, lines = pair
     urls = dict(line.split()[:2] for line in lines[:-1])
 
@@ -111,7 +111,7 @@ def test_the_knobs_can_be_written_instead_and_read_again(tmp_path, capsys):
     assert [read_settings(path).law for path in lines] == ["none", "nxdi"]
 
 
-def test_a_time_scale_has_every_time_divided_and_nothing_else_changed(tmp_path):
+def test_a_time_scale_divides_every_time_alone(tmp_path):
     for folder, flags in (("plain", []), ("fast", ["--time-scale", "5"])):
         assert (
             main(["simulate", "--experiment", "post", "--write", str(tmp_path / folder), *flags])

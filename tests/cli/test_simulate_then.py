@@ -34,12 +34,12 @@ def alone(tmp_path):
     return run
 
 
-def test_a_command_is_given_the_address_of_a_server_that_is_ready(then, capfd):
+def test_a_command_gets_the_url_of_a_ready_server(then, capfd):
     assert then(sys.executable, "-c", ASK, "{qwen-sd-vllm}", "{other}") == 0
     assert capfd.readouterr().out.splitlines()[-1] == "200 {other}"
 
 
-def test_it_ends_with_the_commands_own_exit_code_and_its_servers(alone, tmp_path):
+def test_the_exit_code_is_that_of_the_command(alone, tmp_path):
     note = tmp_path / "url"
     code = alone("sh", "-c", f'printf %s "$1" > {note}; exit 4', "sh", "{qwen-vllm}")
     assert code == 4
@@ -60,5 +60,5 @@ def test_it_ends_with_the_commands_own_exit_code_and_its_servers(alone, tmp_path
     )
 
 
-def test_an_exit_code_of_no_meaning_here_says_that_the_world_failed(alone):
+def test_an_unknown_exit_code_becomes_3(alone):
     assert alone("sh", "-c", "exit 77") == 3

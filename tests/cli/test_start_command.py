@@ -52,7 +52,7 @@ def schedules(fleet: Fleet) -> list[str]:
     ]
 
 
-def test_the_lease_and_the_one_shot_stop_are_there_when_it_is_raised(fleet, capsys):
+def test_a_start_leaves_a_lease_and_a_one_shot_stop(fleet, capsys):
     document = started(fleet, capsys, *POST)
 
     lease = fleet.get(lease_key(document["run"]))
@@ -83,7 +83,7 @@ def test_compile_admits_compile_jobs_and_no_server(fleet, capsys):
     assert document["labels"] == labels(fleet) == {"compile.tandem/experiment": "post"}
 
 
-def test_a_plan_is_shown_before_anything_is_asked_to_be_done(fleet, proxy, capsys):
+def test_a_plan_is_shown_before_anything_is_raised(fleet, proxy, capsys):
     code = fleet.tandem("start", "--hours", "2", *POST)
 
     document = capsys.readouterr()
@@ -118,9 +118,7 @@ def make_unarmed(fleet: Fleet, *, budget: str = "armed") -> None:
         ),
     ],
 )
-def test_a_path_that_is_not_armed_refuses_and_names_both_ways_out(
-    budget, words, undeployed, capsys
-):
+def test_an_unarmed_stop_refuses_with_both_ways_out(budget, words, undeployed, capsys):
     make_unarmed(undeployed, budget=budget)
 
     code = undeployed.tandem("start", *YES)
@@ -134,7 +132,7 @@ def test_a_path_that_is_not_armed_refuses_and_names_both_ways_out(
     ] == []
 
 
-def test_whoever_accepts_an_unarmed_path_has_it_in_the_lease_and_on_the_screen(undeployed, capsys):
+def test_an_accepted_unarmed_stop_is_in_the_lease(undeployed, capsys):
     make_unarmed(undeployed, budget="missing")
 
     code = undeployed.tandem("start", *YES, "--accept-unarmed", "--run", "mine")
@@ -161,9 +159,7 @@ class Somebody:
         return self.answer
 
 
-def test_whoever_asks_for_json_sees_the_plan_and_gets_a_document_of_his_no(
-    fleet, capsys, monkeypatch
-):
+def test_json_of_a_declined_start_is_a_document(fleet, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", Somebody("n\n"))
     code = fleet.tandem("start", "--hours", "2", "--json")
     out, err = capsys.readouterr()
@@ -181,9 +177,7 @@ def test_a_question_is_asked_of_whoever_is_there(answer, code, states, fleet, mo
     fleet.until(states)
 
 
-def test_an_interrupt_says_that_the_fleet_may_be_raised_and_how_it_is_ended(
-    fleet, capsys, monkeypatch
-):
+def test_an_interrupted_start_says_how_to_end_the_fleet(fleet, capsys, monkeypatch):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -226,7 +220,7 @@ def block(fleet: Fleet, begins: timedelta, ends: timedelta) -> None:
     edit(fleet, kind="capacity-block", reservation_id="cr-0123456789abcdef0", block=window)
 
 
-def test_an_extended_block_takes_a_lease_beyond_its_declared_end_and_says_so(undeployed, capsys):
+def test_an_extended_block_takes_a_lease_beyond_its_end(undeployed, capsys):
     block(undeployed, timedelta(hours=-20), timedelta(hours=1))
     undeployed.deploy()
     undeployed.looked()

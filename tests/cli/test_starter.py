@@ -140,7 +140,7 @@ def test_what_is_not_sold_is_refused_with_what_is(tmp_path, flags, said, capsys)
     assert list(tmp_path.rglob("*.yaml")) == []
 
 
-def test_a_region_that_no_list_has_for_the_type_is_a_warning(tmp_path, capsys):
+def test_an_unlisted_region_is_a_warning(tmp_path, capsys):
     write(tmp_path, "--type", "trn2.3xlarge", "--kind", "spot", "--region", "us-west-2")
     path = tmp_path / "environments" / "mine.yaml"
     path.write_text(filled(path.read_text()))

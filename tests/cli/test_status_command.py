@@ -140,14 +140,14 @@ def alarm(fleet: Fleet, name: str) -> None:
     client.set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="test")
 
 
-def test_the_alarms_of_an_environment_of_a_longer_name_are_not_shown(fleet):
+def test_alarms_of_a_longer_name_are_not_shown(fleet):
     file = fleet.specs / "environments" / f"{fleet.name}.yaml"
     file.with_name(f"{fleet.name}-eu.yaml").write_text(file.read_text())
     alarm(fleet, f"{fleet.name}-eu-stop-failed")
     assert fleet.tandem("status") == 0
 
 
-def test_another_tools_node_group_of_the_same_name_is_said_to_be_anothers(undeployed, capsys):
+def test_a_node_group_of_another_tool_is_not_owned(undeployed, capsys):
     undeployed.deploy(tags={"owner": "eksctl"})
     undeployed.looked()
     undeployed.scale(1)
@@ -176,9 +176,7 @@ RIGHTS = {
     ("service", "operation"),
     [call for call in STATUS_CALLS if call[1] not in {"GetCallerIdentity", *SELDOM}],
 )
-def test_what_is_denied_is_unknown_with_its_right_and_never_fine(
-    service, operation, fleet, proxy, capsys
-):
+def test_what_is_denied_is_unknown_with_its_right(service, operation, fleet, proxy, capsys):
     kind = "capacity-block" if operation == "DescribeCapacityReservations" else "on-demand"
     fleet = Fleet(endpoint=fleet.endpoint, specs=fleet.specs, name=fleet.name)
     if kind == "capacity-block":

@@ -201,7 +201,7 @@ def test_what_needs_attention_stands_before_the_details():
     assert labels.index("attention") < labels.index("next") < labels.index("fleet")
 
 
-def test_a_lease_says_its_nodes_its_end_and_what_was_accepted():
+def test_a_lease_says_nodes_end_and_accepted_stops():
     ending = lease(ending=NOW - timedelta(minutes=3), unarmed=("reaper", "budget"))
     text = said(status(replace(seen(instance(), lease=ending), desired_size=64)))
 
@@ -213,12 +213,12 @@ def test_a_lease_says_its_nodes_its_end_and_what_was_accepted():
         assert words in text
 
 
-def test_a_bill_that_could_not_be_read_is_unknown_and_never_zero():
+def test_an_unread_bill_is_unknown_and_never_zero():
     text = said(status(seen(), unknown={"bill": "AccessDenied"}))
     assert ("cost what the fleet cost before is unknown" in text, "0.00" in text) == (True, False)
 
 
-def test_a_schedules_name_is_quoted_in_the_command_that_deletes_it():
+def test_the_name_of_a_schedule_is_quoted():
     foreign = ForeignSchedule(name="x; curl evil", state="ENABLED", target_arn="arn:aws:lambda:x")
     report = status(seen(), schedules=(foreign,))
     [command] = [line for line in lines(report) if "delete-schedule" in line]

@@ -93,7 +93,7 @@ def interrupted(_: float) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_follower_that_sees_nothing_gives_up_and_says_that_the_stop_goes_on(fleet, proxy, capsys):
+def test_a_follower_that_sees_nothing_gives_up(fleet, proxy, capsys):
     fleet.scale(1)
     proxy.use(FaultRule(operation="DescribeInstances", fault=ACCESS_DENIED_FAULT))
 
@@ -144,9 +144,7 @@ def test_json_is_one_document_with_what_was_done(fleet, capsys):
         ("UpdateNodegroupConfig", False),
     ],
 )
-def test_what_is_denied_gives_3_and_is_named_and_all_else_is_done(
-    operation, stops, fleet, proxy, capsys
-):
+def test_a_denied_part_of_a_stop_gives_3(operation, stops, fleet, proxy, capsys):
     fleet.scale(1)
     proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
 
@@ -208,9 +206,7 @@ def test_nobody_waits_for_the_end_of_what_is_anothers(undeployed, monkeypatch):
     )
 
 
-def test_who_may_not_stop_and_has_no_function_that_does_is_told_to_deploy_guard(
-    fleet, proxy, capsys
-):
+def test_who_may_not_stop_is_told_to_deploy_guard(fleet, proxy, capsys):
     fleet.scale(1)
     proxy.use(FaultRule(operation="UpdateNodegroupConfig", fault=ACCESS_DENIED_FAULT))
     code = fleet.tandem("stop")
@@ -243,9 +239,7 @@ def test_a_stop_goes_on_where_sts_gives_no_answer(fault, fleet, proxy, capsys):
     assert "Traceback" not in err
 
 
-def test_a_stranger_whom_sts_does_not_name_is_known_by_the_node_groups_account(
-    fleet, proxy, capsys
-):
+def test_a_stranger_is_known_by_the_node_groups_account(fleet, proxy, capsys):
     fleet.scale(1)
     account = fleet.environment.account
     file = fleet.specs / "environments" / f"{fleet.name}.yaml"
@@ -273,7 +267,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_an_end_takes_the_fleet_and_the_lease_away_and_leaves_no_fence(fleet, capsys):
+def test_an_end_leaves_no_lease_and_no_fence(fleet, capsys):
     fleet.tandem(*END)
     fleet.until(["running"])
     capsys.readouterr()

@@ -61,7 +61,7 @@ def test_a_stop_goes_on_where_its_warning_finds_no_room(monkeypatch):
 @pytest.mark.parametrize(
     "body", [b"<html>proxy</html>", b"", b"null", b'"x"', b"[]", b'{"done": 3}']
 )
-def test_an_answer_of_the_stop_function_that_is_no_object_is_a_sentence(body, monkeypatch):
+def test_a_malformed_answer_of_the_stop_function_is_a_sentence(body, monkeypatch):
     answer = {"Payload": io.BytesIO(body)}
     monkeypatch.setattr("tandem.ops.stop_function.call_operation", lambda *_, **__: answer)
     environment = load_shipped().environments["post-us-east-2"].record

@@ -61,7 +61,7 @@ def test_check_says_it_to_programs_too(specs, capsys):
     assert {part["is_verified"] for part in document["parts"]} == {True, False}
 
 
-def test_more_than_the_limit_is_refused_at_its_key_with_what_to_change(specs, capsys):
+def test_more_than_the_limit_is_refused_at_its_key(specs, capsys):
     limited(specs, "100")
 
     code = main(["check", POST, *folders(specs)])
@@ -76,7 +76,7 @@ def test_more_than_the_limit_is_refused_at_its_key_with_what_to_change(specs, ca
     assert "metrics of the bench" in change
 
 
-def test_a_sweep_that_explodes_is_refused_by_the_limit_that_nobody_wrote(specs, capsys):
+def test_a_huge_sweep_exceeds_the_default_limit(specs, capsys):
     windows = ", ".join(map(str, range(2, 65)))
     edit(specs, "experiments/dev.yaml", "max_prompt_tokens: 384", "max_prompt_tokens: 300")
     edit(

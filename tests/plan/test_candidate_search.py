@@ -45,11 +45,11 @@ def test_every_draft_is_measured_once_before_a_second_window():
     assert plan_next((SEVEN, FIVE, SMALL), (result(SEVEN),), "k").next == SMALL
 
 
-def test_a_constant_acceptance_bounds_a_shorter_window_by_its_own_score():
+def test_a_shorter_window_is_bounded_by_its_own_score():
     assert bound_score(FIVE, (result(SEVEN),), "k") == pytest.approx(result(FIVE).score, rel=1e-6)
 
 
-def test_a_longer_window_may_accept_as_much_as_the_positions_so_far():
+def test_a_longer_window_may_accept_as_before():
     tokens = expect_tokens("k", 0.9, 7)
     most = tokens + 3 * (tokens - 1) / 6
     assert bound_score(TEN, (result(SEVEN),), "k") == pytest.approx(most / 2.0)
@@ -119,7 +119,7 @@ def test_nothing_measured_keeps_plain_decoding():
     assert decide_sweep((SEVEN,), (), "k").winner is None
 
 
-def test_a_class_twice_as_fast_makes_up_for_one_half_as_fast():
+def test_twice_as_fast_makes_up_for_half_as_fast():
     assert score_classes((2.0, 0.5)) == pytest.approx(1.0)
 
 

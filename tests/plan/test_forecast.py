@@ -49,7 +49,7 @@ def test_a_free_draft_gives_the_tokens_of_a_step():
     assert cell.speed_up == cell.tokens == expect_tokens("k", 0.8, 7)
 
 
-def test_a_draft_that_costs_more_than_it_can_commit_has_no_break_even():
+def test_a_draft_that_costs_too_much_has_no_break_even():
     assert forecast(share=DraftShare(1.2, 1.0, 1.3, "assumed"))[0].break_even is None
 
 
@@ -67,7 +67,7 @@ def test_a_plain_step_grows_with_the_caches_that_it_reads():
     assert stretch_step(make_load(), 16) > stretch_step(make_load(), 1) == 1.0
 
 
-def test_the_cache_of_a_token_is_keys_and_values_of_every_layer():
+def test_the_cache_has_keys_and_values_of_every_layer():
     assert count_kv_bytes(TARGET) == 2 * 64 * 8 * 128 * 2
 
 
@@ -93,7 +93,7 @@ def test_the_choice_is_the_window_whose_worst_case_is_best():
     assert choose_window(cells, DRAFT.id, 1).low == max(cell.low for cell in cells)
 
 
-def test_a_published_cost_gives_a_range_of_a_factor_of_two():
+def test_a_published_cost_gives_a_range_of_two():
     cells = forecast_published(tpot_ms=20.0, windows=range(1, 16), loads=(1, 2))
     assert [cell.high / cell.low for cell in cells] == pytest.approx([2.0] * 30)
     assert all(cell.low < cell.speed_up < cell.high for cell in cells)
@@ -109,7 +109,7 @@ def test_a_load_that_nobody_published_has_no_figure():
     assert (cell.speed_up, cell.gain_tpot_ms) == (None, None)
 
 
-def test_the_low_end_is_one_at_the_tpot_from_which_a_cell_gains():
+def test_the_low_end_is_one_where_gain_begins():
     (cell,) = forecast_published()
     assert forecast_published(tpot_ms=cell.gain_tpot_ms)[0].low == pytest.approx(1.0)
 
@@ -138,13 +138,13 @@ def test_each_verified_token_makes_a_step_longer():
     assert dear - free == pytest.approx(6 * 0.328)
 
 
-def test_a_step_that_verifies_more_than_the_chip_computes_takes_longer():
+def test_a_step_beyond_the_chips_compute_takes_longer():
     costs = [
         compute_step_cost(make_load(), 0.19, 7, concurrency) for concurrency in (16, 32, 64, 128)
     ]
     assert costs[1] < costs[0] < costs[2] < costs[3]
 
 
-def test_speculation_of_a_large_batch_loses_what_it_gains_at_a_small_one():
+def test_speculation_loses_at_a_large_batch():
     small, large = forecast(loads=(4, 128))
     assert small.speed_up > 1.5 > large.speed_up

@@ -97,13 +97,13 @@ def test_a_lower_assumed_acceptance_is_noticed():
     assert objections == {5.9: False, 5.6: True}
 
 
-def test_a_verified_token_costs_what_the_readme_of_p_eagle_says():
+def test_a_verified_token_costs_what_p_eagle_says():
     rows = [row for row in USED if "july-17" in row.name]
     assert fit_verified_share(ROWS, "mixture of experts") == pytest.approx(6.3 / 19.2, abs=0.01)
     assert fit_verified_share(rows, "mixture of experts") == pytest.approx(0.40, abs=0.01)
 
 
-def test_a_verified_token_of_a_dense_target_costs_about_one_percent():
+def test_a_verified_token_of_a_dense_target_costs_one_percent():
     assert fit_verified_share(ROWS, "dense") == pytest.approx(0.011, abs=5e-4)
 
 

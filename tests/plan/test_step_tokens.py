@@ -62,7 +62,7 @@ def test_the_acceptance_of_a_mean_gives_that_mean(law):
     assert expect_tokens(law, acceptance, 7) == pytest.approx(2.33)
 
 
-def test_break_even_at_a_draft_of_a_fifth_of_a_step_is_58_percent():
+def test_break_even_of_a_cheap_draft_is_58_percent():
     assert find_acceptance("k", 1 + 7 * 0.19, 7) == pytest.approx(0.58, abs=1e-3)
 
 

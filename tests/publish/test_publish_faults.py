@@ -59,9 +59,7 @@ def clock(monkeypatch, **functions):
         ("PutMetricData", 400, "Unheard", "PutMetricData was refused"),
     ],
 )
-def test_what_aws_refuses_is_said_with_what_to_do_and_a_later_publish_completes(
-    published, proxy, operation, status, code, sentence
-):
+def test_a_publish_completes_what_aws_refused(published, proxy, operation, status, code, sentence):
     proxy.use(refuse(operation, status, code))
 
     with pytest.raises(TandemError, match=sentence) as fault:
@@ -75,9 +73,7 @@ def test_what_aws_refuses_is_said_with_what_to_do_and_a_later_publish_completes(
     ("service", "operation"),
     [("cloudwatch", "PutMetricData")],
 )
-def test_an_endpoint_that_is_down_is_said_so_and_a_later_publish_completes(
-    published, proxy, service, operation
-):
+def test_a_publish_completes_what_an_outage_left(published, proxy, service, operation):
     down = build_clients(f"http://127.0.0.1:{find_free_port()}", published.endpoint.region)
     clients = dataclasses.replace(published.clients(), **{service: getattr(down, service)})
 
@@ -122,7 +118,7 @@ def test_times_far_ahead_wait_until_cloudwatch_takes_them(published, monkeypatch
     assert (report.sent, later.is_whole, published.counts()) == (0, True, published.expected())
 
 
-def test_a_class_that_cloudwatch_refuses_is_named_once_and_all_others_are_there(published, proxy):
+def test_a_refused_class_is_named_once(published, proxy):
     published.made(count=1)
     proxy.use(refuse("PutMetricData", 400, "InvalidParameterValue", skip=1, times=1))
 
@@ -175,7 +171,7 @@ def test_the_gauge_counts_earlier_rounds_that_were_not_sent(published, proxy, mo
     assert gauge(published, published.first_s + 600) == 1.0
 
 
-def test_no_call_is_made_but_those_declared_and_each_of_them_is(published, proxy):
+def test_the_calls_are_those_that_are_declared(published, proxy):
     clients = build_clients(proxy.url, published.endpoint.region)
     calls = set()
     for name in ("cloudwatch", "s3", "sts"):

@@ -49,9 +49,7 @@ def test_a_lost_answer_counts_one_batch_twice_and_loses_none(published, proxy):
         ("done", "PutObject", 2, 0),
     ],
 )
-def test_a_kill_loses_nothing_and_counts_at_most_one_batch_twice(
-    published, proxy, when, operation, number, most_duplicates
-):
+def test_a_kill_loses_nothing(published, proxy, when, operation, number, most_duplicates):
     published.made(seed=11, gaps=30)
 
     assert published.kill(proxy, when, number, operation)
@@ -61,7 +59,7 @@ def test_a_kill_loses_nothing_and_counts_at_most_one_batch_twice(
     assert published.duplicates() <= most_duplicates
 
 
-def test_a_batch_that_cloudwatch_took_is_not_sent_again_after_a_fault(published, proxy):
+def test_a_batch_is_not_sent_again_after_a_fault(published, proxy):
     proxy.use(rule_puts(ACCESS_DENIED_FAULT, skip=2))
     with pytest.raises(ExternalError, match="PutMetricData is denied"):
         published.publish()
@@ -71,7 +69,7 @@ def test_a_batch_that_cloudwatch_took_is_not_sent_again_after_a_fault(published,
     assert published.counts() == published.expected()
 
 
-def test_a_line_that_a_kill_cut_short_is_no_batch_and_harms_no_other(published, proxy):
+def test_a_cut_line_is_no_batch(published, proxy):
     proxy.use(rule_puts(ACCESS_DENIED_FAULT, skip=2))
     with pytest.raises(ExternalError):
         published.publish()
@@ -86,7 +84,7 @@ def test_a_line_that_a_kill_cut_short_is_no_batch_and_harms_no_other(published, 
     assert (published.lost(), published.duplicates()) == (0, 1)
 
 
-def test_records_are_in_s3_although_cloudwatch_refuses_all_and_are_stored_once(published, proxy):
+def test_records_are_stored_although_cloudwatch_refuses_all(published, proxy):
     proxy.use(rule_puts(ACCESS_DENIED_FAULT))
     for _ in range(2):
         with pytest.raises(ExternalError):
@@ -100,7 +98,7 @@ def test_records_are_in_s3_although_cloudwatch_refuses_all_and_are_stored_once(p
     assert len(proxy.requests("PutObject", "*/records/*")) == 2
 
 
-def test_what_the_time_does_not_allow_is_left_to_a_later_publish(published, proxy):
+def test_what_is_late_is_left_to_a_later_publish(published, proxy):
     report = published.publish(end_s=0.0)
     assert (len(report.left), proxy.requests("PutMetricData")) == (1, ())
     assert published.publish().is_whole

@@ -110,7 +110,7 @@ def read_cell(published: PublishedRun, cell: Any, statistic: str, metric: str = 
 
 
 @pytest.mark.proof
-def test_every_percentile_of_the_summary_is_cloudwatchs_within_the_bucket_error(
+def test_percentiles_are_cloudwatchs_within_the_bucket_error(
     published: PublishedRun,
 ) -> None:
     run = publish_measured(published, REAL_RUN, TODAY_S - DAY_S // 2)

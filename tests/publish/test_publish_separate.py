@@ -12,16 +12,14 @@ from tandem.errors import TandemError
 pytestmark = pytest.mark.endpoint
 
 
-def test_one_folder_may_be_published_to_two_environments_of_one_bucket(published):
+def test_one_folder_may_go_to_two_environments(published):
     second = dataclasses.replace(published, environment=f"{published.environment}b")
     published.publish()
     second.publish()
     assert published.counts() == second.counts() == published.expected()
 
 
-def test_a_second_publish_sends_nothing_though_the_folder_was_copied_before(
-    published, proxy, tmp_path
-):
+def test_a_second_publish_of_a_copy_sends_nothing(published, proxy, tmp_path):
     published.publish()
     proxy.forget()
 
@@ -53,7 +51,7 @@ def test_records_markers_and_the_other_files_are_in_s3(published):
     assert (marker["round"], marker["batches"]) == (1, 3)
 
 
-def test_an_object_that_is_named_nearly_as_a_marker_is_none(published):
+def test_an_object_named_like_a_marker_is_none(published):
     key = f"{published.destination.prefix}published/{published.environment}/round-x.json"
     published.endpoint.client("s3").put_object(Bucket=published.bucket, Key=key, Body=b"{}")
     assert published.publish().rounds == [0, 1]
@@ -74,7 +72,7 @@ def test_a_large_round_is_stored_whole_with_its_checksum(published):
     assert (head["ContentLength"], "ChecksumSHA256" in head) == (19 << 20, True)
 
 
-def test_a_round_that_is_not_whole_is_stored_and_not_sent_until_it_is(published, proxy):
+def test_a_round_that_is_not_whole_is_not_sent(published, proxy):
     figures = next(published.rounds())
     report = published.publish([dataclasses.replace(figures, is_complete=False)])
 
