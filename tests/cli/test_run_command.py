@@ -227,11 +227,11 @@ def test_a_fence_refuses_a_run_but_no_plan(ready, capsys):
     ready.tandem("stop", "--why", "maintenance")
     capsys.readouterr()
     codes = [tandem(ready, "run post", *ASK)]
-    output = capsys.readouterr()
+    refusal = capsys.readouterr()
     codes.append(tandem(ready, "run post", *HOURS, "--dry-run"))
-    output = capsys.readouterr()
-    assert (codes, output.out, "total" in output.out) == ([2, 2], "", True)
-    for err in (output.err, output.err):
+    plan = capsys.readouterr()
+    assert (codes, refusal.out, "total" in plan.out) == ([2, 2], "", True)
+    for err in (refusal.err, plan.err):
         assert ("maintenance" in err, FENCE_KEY in err) == (True, True)
 
 
