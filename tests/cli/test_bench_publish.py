@@ -256,9 +256,7 @@ def test_a_run_publishes_its_rounds_and_files(world, pair, tmp_path, endpoint, b
     assert read_arms(endpoint, "unpublished_rounds", "all", "all", statistic="Maximum") == [0, 0]
 
 
-def test_an_unpublished_run_is_whole_and_gives_3(
-    world, pair, tmp_path, endpoint, proxy, capsys
-):
+def test_an_unpublished_run_is_whole_and_gives_3(world, pair, tmp_path, endpoint, proxy, capsys):
     proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="PutMetricData"))
     folder = tmp_path / "a" / "out"
 
