@@ -22,7 +22,7 @@ def test_columns_move_together_where_room_is_scarce(width, line):
     assert format_table([], [["x", "1"]], numbers=(1,), width=width) == [line]
 
 
-@pytest.mark.parametrize(("folds", "first"), [(False, "a cla… 1.0 2.0"), (True, "a      1.0 2.0")])
+@pytest.mark.parametrize(("folds", "first"), [(False, "a cla… 1.0 2.0"), (True, "a     1.0  2.0")])
 def test_the_flexible_column_is_cut_or_folded(folds, first):
     lines = format_table([], [WIDE_ROW], numbers=(1, 2), folds=folds, width=14)
     assert (lines[0], max(map(len, lines)) <= 14) == (first, True)

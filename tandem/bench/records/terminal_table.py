@@ -43,7 +43,7 @@ def format_table(  # noqa: PLR0913 - what a table is made of
         Column(no_wrap=place not in flexible, justify="right" if place in numbers else "left")
         for place in range(max(map(len, lines), default=0))
     ]
-    padding = (0, 1, 0, _choose_gap(lines, width))
+    padding = (0, 1, 0, 1 if folds else _choose_gap(lines, width))
     table = Table(*columns, box=None, show_header=False, pad_edge=False, padding=padding)
     for line in lines:
         cells = [
