@@ -50,8 +50,6 @@ def destroy(
         env: the environment
         yes_i_mean: the environment's name once more, to confirm without a terminal
         gitops_removed: confirm that Argo CD or Flux has removed what it applied
-        adopt_untagged: also delete these stacks, which lack the owner's tag; make sure that they
-            are yours
         poll_s: seconds between two looks at a stack
 
     Raises:

@@ -14,7 +14,7 @@ from tandem.errors import InputError
 from tandem.guard.capacity_block import NO_WINDOW
 from tandem.guard.config import AwsClients
 from tandem.guard.fleet_start import RaiseRequest, check_start
-from tandem.guard.observe import FleetState
+from tandem.guard.fleet_state import FleetState
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.reservation import list_plan_differences, read_reservation

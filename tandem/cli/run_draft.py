@@ -28,6 +28,7 @@ from tandem.ops.status import current_time
 from tandem.run import run_plan
 from tandem.run.run_client import BEAT_LIMIT, RunClient, name_people
 from tandem.run.run_keys import find_run_id_fault, lease_run
+from tandem.run.run_refusals import list_refusals
 from tandem.run.run_values import RunRecord, RunRequest, estimate_round_s
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 
@@ -95,7 +96,7 @@ def draft_run(
     plan_inputs = _read_plan_inputs(client, inputs, request, is_resumed=earlier_run is not None)
     check = RaiseCheck()
     findings: list[Finding] = []
-    faults: list[TandemError] = list(run_plan.list_refusals(plan_inputs))
+    faults: list[TandemError] = list(list_refusals(plan_inputs))
     if not faults:
         check_ids = RUN_CHECKS if plan_inputs.needs_nodes else STAGE_CHECKS
         findings = _examine_account(client, plan_inputs, check_ids, now)

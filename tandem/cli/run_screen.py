@@ -16,6 +16,7 @@ from tandem.cli.money import format_prepayment, format_price
 from tandem.cli.raise_check import list_fleet_rows, list_stop_rows
 from tandem.cli.run_draft import RunDraft
 from tandem.run import run_plan
+from tandem.run.starts_options import StartsOption, compare_starts
 from tandem.shell_command import build_tandem_command
 
 # a step of the journal, without its number -> the row of the plan that it is part of
@@ -130,14 +131,14 @@ def _list_money_rows(draft: RunDraft) -> Iterator[TextRow]:
     yield from list_stop_rows(deadline, draft.check.paths, draft.now)
 
 
-def list_starts_options(inputs: run_plan.RunPlanInputs) -> Sequence[run_plan.StartsOption]:
+def list_starts_options(inputs: run_plan.RunPlanInputs) -> Sequence[StartsOption]:
     """Return what other numbers of starts cost; none where the servers start once or never."""
     if inputs.experiment.sweep or inputs.request.until != "judge":
         return ()
-    return run_plan.compare_starts(inputs)
+    return compare_starts(inputs)
 
 
-def _format_starts(option: run_plan.StartsOption, rounds: int) -> str:
+def _format_starts(option: StartsOption, rounds: int) -> str:
     parts = [format_count(option.starts, "start")]
     if option.rounds != rounds:
         parts.append(f"{option.rounds} rounds")

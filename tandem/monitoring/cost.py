@@ -21,6 +21,7 @@ from tandem.declarations.environment import Environment
 from tandem.declarations.platform import WatchPrices
 from tandem.declarations.prices import find_price
 from tandem.metrics import list_published_metrics
+from tandem.monitoring.alarm import MetricAlarm
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.dashboards import build_dashboards
 from tandem.monitoring.guard_alarms import build_guard_alarms

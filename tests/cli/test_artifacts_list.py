@@ -122,8 +122,8 @@ def test_an_unreadable_environment_does_not_end_the_list(run, mine):
     )
 
 
-def test_a_denied_manifest_is_unread_not_removed(mine, proxied, proxy, capsys):
-    store_needs(proxied, needed(mine))
+def test_a_denied_manifest_is_unread_not_removed(mine, proxy_store, proxy, capsys):
+    store_needs(proxy_store, needed(mine))
     proxy.use(
         FaultRule(
             operation="GetObject", path=f"/*/{artifact(mine).prefix}/*", fault=ACCESS_DENIED_FAULT
@@ -146,6 +146,13 @@ def test_a_denied_manifest_is_unread_not_removed(mine, proxied, proxy, capsys):
         False,
         True,
     )
+
+
+def test_a_denied_bucket_gives_3_and_names_the_missing_right(mine, proxy_store, proxy, capsys):
+    assert proxy_store
+    proxy.use(FaultRule(operation="ListObjectsV2", fault=ACCESS_DENIED_FAULT))
+    code = main(["artifacts", "list", "--env", ENV, *folders(mine)])
+    assert (code, "s3:ListBucket" in capsys.readouterr().err) == (3, True)
 
 
 def test_a_missing_bucket_gives_2_and_names_its_stack(specs, aws, capsys):

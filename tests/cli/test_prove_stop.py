@@ -255,7 +255,7 @@ def test_a_stop_in_the_same_minute_leaves_it_unknown(fleet, waiting, capsys):
     waiting(stops, ahead_s=2.0)
 
     assert fleet.tandem(*PROVE) == 3
-    assert "whose update it was cannot be told" in " ".join(capsys.readouterr().out.split())
+    assert "it is not clear whose update this was" in " ".join(capsys.readouterr().out.split())
     assert calls == [0]
 
 

@@ -41,7 +41,7 @@ def lines(alarm: MetricAlarm) -> list[MetricLine]:
 
 @in_every_scope
 def test_an_alarm_reads_what_somebody_was_recorded_to_send(name):
-    sent = {
+    series = {
         (cloudwatch_metrics.BENCH, metric.name) for metric in metrics.list_published_metrics()
     } | set(cloudwatch_metrics.CLOUDWATCH_METRICS)
     for alarm in each(name):

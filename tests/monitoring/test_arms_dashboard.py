@@ -6,9 +6,7 @@ from hosted import asking, by_part, drawn, graphs, words
 
 from tandem.bench.suites.suite import load_suite as suite
 from tandem.cloudwatch_metrics import ALL_VALUES
-from tandem.metrics import find_metric
-from tandem.monitoring.experiment_dashboard import PROMPTS
-from tandem.monitoring.widget import Dashboard, GraphWidget, MetricLine
+from tandem.monitoring.widget import Dashboard
 
 ENVIRONMENT = "post-us-east-2"
 FAST = "qwen-sd-vllm"

@@ -12,7 +12,6 @@ from recorded import events, sample
 
 from tandem.bench.figures.datapoints import read_rounds
 from tandem.cloudwatch_metrics import CLOUDWATCH_METRICS, CONTAINER_INSIGHTS, VLLM_SCRAPE
-from tandem.declarations.catalogue import load_catalogue
 from tandem.metrics import list_published_metrics
 from tandem.monitoring import cost as costing
 from tandem.monitoring.alarms import build_alarms

@@ -10,7 +10,6 @@ from hosted import ENVIRONMENTS as NAMES
 from hosted import watched
 
 from tandem import cloudwatch_metrics as metrics
-from tandem.declarations import names
 from tandem.monitoring.alarm import MetricAlarm
 from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.monitoring.widget import MetricLine

@@ -158,7 +158,6 @@ def test_help_loads_nothing_that_is_slow(run: Run) -> None:
     ("words", "exit_code", "answer"),
     [
         (("--help",), 0, "Measure any server"),
-        (("help", "bench", "run"), 0, "Measure OpenAI-compatible servers"),
         (("--version",), 0, "0.1.0"),
         (("simulate", "--experiment", "post", "--write", "knobs"), 0, "knobs/qwen-sd-vllm.yaml"),
         (("simulate", "--experiment", "pots"), 2, "allowed post"),
