@@ -1,8 +1,8 @@
 """The controllers of workloads: garbage collection, Deployments, Jobs and EndpointSlices.
 
-Left out: ReplicaSets (a Deployment owns its pods), minReadySeconds, progress deadlines and pausing
-of Deployments; parallelism and completions above 1, indexed Jobs, and onPodConditions of Jobs;
-CronJobs; deletion in the foreground.
+Left out: ReplicaSets (a Deployment owns its pods), strategies other than Recreate, minReadySeconds,
+progress deadlines and pausing of Deployments; parallelism and completions above 1, indexed Jobs,
+suspension and podFailurePolicy of Jobs; CronJobs; deletion in the foreground.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import marshal
-import math
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
 
 from rehearsal.cluster.statuses import (
     has_condition,
@@ -97,7 +95,7 @@ def sync_endpoint_slices(store: ObjectStore) -> None:
         pods = [pod for pod in pods if pod.get("status", {}).get("podIP") and is_unfinished(pod)]
         content = {
             "addressType": "IPv4",
-            "endpoints": [_describe_endpoint(service, pod) for pod in pods],
+            "endpoints": [_describe_endpoint(pod) for pod in pods],
             "ports": _list_ports(service, pods),
         }
         slices = list_children(store, service, "endpointslices")
@@ -158,72 +156,25 @@ def is_tracked(pod: Object) -> bool:
     return TRACKING_FINALIZER in pod["metadata"].get("finalizers", [])
 
 
-def match_failure_rule(job: Object, pod: Object) -> tuple[int, Object] | None:
-    """Return the first podFailurePolicy rule that a failed pod's exit codes match, with index."""
-    rows = [
-        row
-        for row in pod.get("status", {}).get("containerStatuses", [])
-        if "terminated" in row["state"]
-    ]
-    for index, rule in enumerate(job["spec"].get("podFailurePolicy", {}).get("rules", [])):
-        wish = rule.get("onExitCodes", {})
-        container = wish.get("containerName")
-        codes = [
-            row["state"]["terminated"]["exitCode"]
-            for row in rows
-            if container in {None, row["name"]}
-        ]
-        if wish and any(
-            code and (code in wish["values"]) == (wish["operator"] == "In") for code in codes
-        ):
-            return index, rule
-    return None
-
-
 def _replace_pods(store: ObjectStore, deployment: Object, template_hash: str) -> None:
-    """Create and delete pods as far as the Deployment's strategy allows at this moment."""
-    spec = deployment["spec"]
+    """Create and delete pods: a new template's pod waits until all pods of the old one are gone."""
     children = list_children(store, deployment)
-    desired = spec.get("replicas", 1)
-    strategy = spec.get("strategy", {})
     active = [pod for pod in children if is_active(pod)]
-    new = [
-        pod for pod in active if pod["metadata"]["labels"].get("pod-template-hash") == template_hash
-    ]
+    new = [pod for pod in active if _has_hash(pod, template_hash)]
     old = [pod for pod in active if pod not in new]
-    if strategy.get("type", "RollingUpdate") == "Recreate":
-        surge = 0
-        spare = len(old)
-        least = 0
-        leaving = [pod for pod in children if pod not in active and is_unfinished(pod)]
-        if old or any(
-            pod["metadata"]["labels"].get("pod-template-hash") != template_hash for pod in leaving
-        ):
-            desired = min(desired, len(new))
-    else:
-        limits = strategy.get("rollingUpdate", {})
-        surge = _count_share(limits.get("maxSurge", "25%"), desired, math.ceil)
-        unavailable = _count_share(limits.get("maxUnavailable", "25%"), desired, math.floor)
-        least = max(0, desired - (unavailable or (0 if surge else 1)))
-        spare = len(active) - least - sum(not is_ready(pod) for pod in new)
-    for _ in range(min(desired - len(new), desired + surge - len(active))):
+    desired = deployment["spec"].get("replicas", 1)
+    if any(is_unfinished(pod) and not _has_hash(pod, template_hash) for pod in children):
+        desired = min(desired, len(new))
+
+    for _ in range(desired - len(new)):
         _create_pod(store, deployment, f"{template_hash}-", {"pod-template-hash": template_hash})
-    unready = [pod for pod in old if not is_ready(pod)]
-    leaving = unready[: max(0, spare)]
-    ready_count = sum(is_ready(pod) for pod in active)
-    leaving += [pod for pod in old if is_ready(pod)][: max(0, ready_count - least)]
-    leaving += sorted(new, key=is_ready)[: max(0, len(new) - desired)]
-    for pod in leaving:
+    surplus = sorted(new, key=is_ready)[: max(0, len(new) - desired)]
+    for pod in old + surplus:
         store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 
-def _count_share(value: int | str, desired: int, round_number: Any) -> int:
-    """Return a number of pods from a number or from a share such as `25%`."""
-    return (
-        int(round_number(int(value.rstrip("%")) * desired / 100))
-        if isinstance(value, str)
-        else value
-    )
+def _has_hash(pod: Object, template_hash: str) -> bool:
+    return bool(pod["metadata"]["labels"].get("pod-template-hash") == template_hash)
 
 
 def _describe_deployment(
@@ -231,9 +182,7 @@ def _describe_deployment(
 ) -> Object:
     desired = deployment["spec"].get("replicas", 1)
     ready = sum(is_ready(pod) for pod in pods)
-    updated = sum(
-        pod["metadata"]["labels"].get("pod-template-hash") == template_hash for pod in pods
-    )
+    updated = sum(_has_hash(pod, template_hash) for pod in pods)
     counts = {
         "replicas": len(pods),
         "updatedReplicas": updated,
@@ -276,13 +225,12 @@ def _create_pod(
 def _sync_job(store: ObjectStore, job: Object, job_end_s: float, ends: dict[str, datetime]) -> None:
     status = job.get("status", {})
     status.setdefault("conditions", [])
-    is_suspended = job["spec"].get("suspend", False)
-    _resume_job(store, job, status)
+    status.setdefault("startTime", format_time(store.now()))
     pods = list_children(store, job)
-    rule_message = _count_pods(store, job, status, pods)
+    _count_pods(store, job, status, pods)
     active = [pod for pod in pods if is_active(pod)]
     is_done = status.get("succeeded", 0) >= job["spec"].get("completions", 1)
-    failure = _find_failure(store, job, status, active, rule_message)
+    failure = _find_failure(store, job, status, active)
     if is_done and not has_condition(status["conditions"], "FailureTarget"):
         message = "Reached expected number of succeeded pods"
         end_row = ("SuccessCriteriaMet", "Complete", "CompletionsReached", message)
@@ -290,10 +238,6 @@ def _sync_job(store: ObjectStore, job: Object, job_end_s: float, ends: dict[str,
     elif failure:
         may_finish = _is_end_due(store, job, job_end_s, ends)
         _end_job(store, job, status, ("FailureTarget", "Failed", *failure), may_finish=may_finish)
-    elif is_suspended:
-        for pod in active:
-            _release_pod(store, pod)  # so that the Job does not count it as failed
-            store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
     elif (
         not active
         and not _waits_for_pods(job, pods)
@@ -322,23 +266,8 @@ def _sync_job(store: ObjectStore, job: Object, job_end_s: float, ends: dict[str,
     write_status(store, "jobs", job, status)
 
 
-def _resume_job(store: ObjectStore, job: Object, status: Object) -> None:
-    """Set the time at which a Job starts, or take it away while the Job is suspended."""
-    was_suspended = any(row["type"] == "Suspended" for row in status["conditions"])
-    if job["spec"].get("suspend", False):
-        status.pop("startTime", None)
-        set_condition(store, status, "Suspended", reason="JobSuspended", message="Job suspended")
-        return
-    if was_suspended:
-        set_condition(
-            store, status, "Suspended", value=False, reason="JobResumed", message="Job resumed"
-        )
-    status.setdefault("startTime", format_time(store.now()))
-
-
-def _count_pods(store: ObjectStore, job: Object, status: Object, pods: list[Object]) -> str:
-    """Count the pods that ended since last pass, once; return a matched FailJob rule's message."""
-    message = ""
+def _count_pods(store: ObjectStore, job: Object, status: Object, pods: list[Object]) -> None:
+    """Count the pods that ended since the last pass, each once."""
     for pod in pods:
         phase = pod.get("status", {}).get("phase")
         # a deleted pod counts at once, because it may never be Failed, unless only Failed pods are
@@ -346,37 +275,18 @@ def _count_pods(store: ObjectStore, job: Object, status: Object, pods: list[Obje
         is_leaving = "deletionTimestamp" in pod["metadata"] and not _replaces_failed_only(job)
         if not is_tracked(pod) or not (is_leaving or phase in {"Succeeded", "Failed"}):
             continue
-        match = match_failure_rule(job, pod) if phase == "Failed" else None
-        action = match[1]["action"] if match else "Count"
-        if match and action == "FailJob":
-            message = message or _describe_match(pod, match[0])
-        if phase == "Succeeded":
-            status["succeeded"] = status.get("succeeded", 0) + 1
-        elif action != "Ignore":
-            status["failed"] = status.get("failed", 0) + 1
+        count = "succeeded" if phase == "Succeeded" else "failed"
+        status[count] = status.get(count, 0) + 1
         _release_pod(store, pod)
-    return message
-
-
-def _describe_match(pod: Object, index: int) -> str:
-    metadata = pod["metadata"]
-    row = next(
-        row for row in pod["status"]["containerStatuses"] if row["state"]["terminated"]["exitCode"]
-    )
-    code = row["state"]["terminated"]["exitCode"]
-    subject = f"Container {row['name']} for pod {metadata['namespace']}/{metadata['name']}"
-    return f"{subject} failed with exit code {code} matching FailJob rule at index {index}"
 
 
 def _find_failure(
-    store: ObjectStore, job: Object, status: Object, active: Iterable[Object], rule_message: str
+    store: ObjectStore, job: Object, status: Object, active: Iterable[Object]
 ) -> tuple[str, str] | None:
     """Return why a Job fails, as reason and message; None if it does not."""
     target = next((row for row in status["conditions"] if row["type"] == "FailureTarget"), None)
     if target:
         return target["reason"], target["message"]
-    if rule_message:
-        return "PodFailurePolicy", rule_message
     limit = job["spec"].get("backoffLimit", DEFAULT_BACKOFF_LIMIT)
     restarts = 0
     if job["spec"]["template"]["spec"].get("restartPolicy") == "OnFailure":
@@ -385,16 +295,15 @@ def _find_failure(
     if status.get("failed", 0) > limit or (restarts and restarts >= limit):
         return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
     deadline_s = job["spec"].get("activeDeadlineSeconds")
-    start = datetime.fromisoformat(status["startTime"]) if "startTime" in status else store.now()
+    start = datetime.fromisoformat(status["startTime"])
     if deadline_s is not None and store.now() >= start + timedelta(seconds=deadline_s):
         return "DeadlineExceeded", "Job was active longer than specified deadline"
     return None
 
 
 def _replaces_failed_only(job: Object) -> bool:
-    """Tell whether a Job replaces only Failed pods, the default with a podFailurePolicy."""
-    default = "Failed" if "podFailurePolicy" in job["spec"] else "TerminatingOrFailed"
-    return str(job["spec"].get("podReplacementPolicy", default)) == "Failed"
+    """Tell whether a Job replaces only Failed pods; by default it replaces terminating ones too."""
+    return bool(job["spec"].get("podReplacementPolicy") == "Failed")
 
 
 def _waits_for_pods(job: Object, pods: Iterable[Object]) -> bool:
@@ -458,11 +367,10 @@ def _release_pod(store: ObjectStore, pod: Object) -> None:
     store.patch_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"], change)
 
 
-def _describe_endpoint(service: Object, pod: Object) -> Object:
+def _describe_endpoint(pod: Object) -> Object:
     is_leaving = "deletionTimestamp" in pod["metadata"]
-    is_published = service["spec"].get("publishNotReadyAddresses", False)
     conditions = {
-        "ready": is_published or (is_ready(pod) and not is_leaving),
+        "ready": is_ready(pod) and not is_leaving,
         "serving": is_ready(pod),
         "terminating": is_leaving,
     }

@@ -1,12 +1,11 @@
-"""The cluster's API over HTTP: paths, verbs, selectors, watches, apply, scale, rights and faults.
+"""The cluster's API over HTTP: paths, verbs, selectors, scale, rights and faults.
 
-Left out: discovery, JSON patches, strategic patches of lists, dry runs, and TLS. A list is served
-whole, whatever its `limit`.
+It answers the runner's calls. Left out: discovery, watches, evictions, all patches but merge
+patches, dry runs, and TLS. A list is served whole, whatever its `limit`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,17 +15,14 @@ from typing import Any
 
 from aiohttp import web
 
-from rehearsal.cluster.store import KINDS, ApiError, Object, ObjectStore, ResourceKind, is_selected
+from rehearsal.cluster.store import KINDS, ApiError, Object, ObjectStore, ResourceKind
 
 _PATH = re.compile(
     r"/(api|apis/(?P<group>[^/]+))/v1(/namespaces/(?P<namespace>[^/]+)(?=/))?"
     r"/(?P<plural>[^/]+)(/(?P<name>[^/]+))?(/(?P<subresource>[^/]+))?"
 )
-WATCH_LOOK_S = 0.02
-BOOKMARK_S = 1.0
-_APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
-_STRATEGIC = "application/strategic-merge-patch+json"
+_SUBRESOURCES = {"", "log", "scale", "status"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,33 +138,35 @@ class ClusterServer:
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Close the port and every watch."""
+        """Close the port."""
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        user = ClusterUser("system:anonymous")
-        call = None
+    async def _answer(self, request: web.Request) -> web.Response:
         try:
-            call = _parse_known_call(request)  # a refused one is recorded too
+            call = parse_call(request)
+        except ApiError as error:
+            return _build_status(error)
+        user = ClusterUser("system:anonymous")
+        try:
             user = self._find_user(request)
-            call = call or parse_call(request)
-            fault = next((fault for fault in self.faults if fault.takes(call)), None)
-            if fault is not None:
-                response: web.StreamResponse = _build_fault(fault.status)
-            elif self.users and not user.may(call):
-                response = _build_status(
-                    ApiError(HTTPStatus.FORBIDDEN, "Forbidden", _describe_refusal(user, call))
-                )
-            else:
-                response = await self._perform(request, call)
+            response = await self._answer_user(request, call, user)
         except ApiError as error:
             response = _build_status(error)
         except ValueError as error:  # the body is no JSON, or a selector has another form
             response = _build_status(ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", str(error)))
-        if call is not None:
-            self.calls.append((user.name, call, response.status))
+        self.calls.append((user.name, call, response.status))
         return response
+
+    async def _answer_user(
+        self, request: web.Request, call: ApiCall, user: ClusterUser
+    ) -> web.Response:
+        fault = next((fault for fault in self.faults if fault.takes(call)), None)
+        if fault is not None:
+            return _build_fault(fault.status)
+        if self.users and not user.may(call):
+            raise ApiError(HTTPStatus.FORBIDDEN, "Forbidden", _describe_refusal(user, call))
+        return await self._perform(request, call)
 
     def _find_user(self, request: web.Request) -> ClusterUser:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -180,9 +178,7 @@ class ClusterServer:
         # an account without a binding may do nothing
         return self.users.get(account, ClusterUser(account))
 
-    async def _perform(self, request: web.Request, call: ApiCall) -> web.StreamResponse:
-        if call.verb == "watch":
-            return await self._watch(request, call)
+    async def _perform(self, request: web.Request, call: ApiCall) -> web.Response:
         body = json.loads(await request.read() or b"{}") if request.can_read_body else {}
         if call.subresource == "log":
             return self._answer_log(
@@ -222,10 +218,11 @@ class ClusterServer:
         return web.Response(text="".join(lines[first:]))
 
     def _change_or_read(self, request: web.Request, call: ApiCall, body: Object) -> Object:
+        if call.verb == "patch" and request.content_type != _MERGE:
+            message = f"{request.content_type}: a rehearsed cluster takes {_MERGE} alone"
+            raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
         if call.subresource == "scale":
             return self._scale(call, body)
-        if call.subresource == "eviction":
-            return self._evict(call, body)
         place = call.kind.plural, call.namespace
         answers: dict[str, Callable[[], Object]] = {
             "list": lambda: self._list(request, call),
@@ -234,15 +231,19 @@ class ClusterServer:
             "update": lambda: self.store.replace_object(
                 *place, call.name, body, subresource=call.subresource
             ),
-            "patch": lambda: self._patch(request, call, body),
+            "patch": lambda: self.store.patch_object(
+                *place, call.name, body, subresource=call.subresource
+            ),
             "delete": lambda: self._delete(request, call, body),
         }
         return answers[call.verb]()
 
     def _list(self, request: web.Request, call: ApiCall) -> Object:
-        labels, fields = _read_selectors(request)
         items = self.store.list_objects(
-            call.kind.plural, call.namespace or None, label_selector=labels, field_selector=fields
+            call.kind.plural,
+            call.namespace or None,
+            label_selector=request.query.get("labelSelector", ""),
+            field_selector=request.query.get("fieldSelector", ""),
         )
         metadata = {"resourceVersion": str(self.store.version)}
         return {
@@ -251,28 +252,6 @@ class ClusterServer:
             "metadata": metadata,
             "items": items,
         }
-
-    def _patch(self, request: web.Request, call: ApiCall, body: Object) -> Object:
-        place = call.kind.plural, call.namespace
-        # then both patches are the same
-        is_plain = request.content_type == _STRATEGIC and not _has_lists(body)
-        if request.content_type == _MERGE or is_plain:
-            return self.store.patch_object(*place, call.name, body, subresource=call.subresource)
-        if request.content_type != _APPLY:
-            message = f"{request.content_type}: a rehearsed cluster takes {_MERGE}, {_APPLY}, "
-            message += f"and {_STRATEGIC} without lists and directives"
-            raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
-        manager = request.query.get("fieldManager", "")
-        if not manager:
-            raise ApiError(
-                HTTPStatus.BAD_REQUEST,
-                "BadRequest",
-                "PatchOptions: fieldManager: required for apply patch",
-            )
-        body.setdefault("metadata", {})["name"] = call.name
-        return self.store.apply_object(
-            *place, body, manager=manager, force=request.query.get("force") == "true"
-        )
 
     def _delete(self, request: web.Request, call: ApiCall, options: Object) -> Object:
         """Delete an object; a Job without propagation policy leaves its pods, as batch/v1."""
@@ -292,25 +271,6 @@ class ClusterServer:
             propagation=propagation,
             grace_s=options.get("gracePeriodSeconds"),
         )
-
-    def _evict(self, call: ApiCall, body: Object) -> Object:
-        """Evict a pod; with no PodDisruptionBudgets here, no eviction is refused with 429."""
-        if call.kind.plural != "pods" or call.verb != "create":
-            raise ApiError(
-                HTTPStatus.NOT_FOUND, "NotFound", "the server could not find the requested resource"
-            )
-        if body.get("metadata", {}).get("name") != call.name:
-            message = "name in URL does not match name in Eviction object"
-            raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
-        grace_s = (body.get("deleteOptions") or {}).get("gracePeriodSeconds")
-        self.store.evict_pod(call.namespace, call.name, grace_s=grace_s)
-        return {
-            "apiVersion": "v1",
-            "kind": "Status",
-            "metadata": {},
-            "status": "Success",
-            "code": HTTPStatus.CREATED,
-        }
 
     def _scale(self, call: ApiCall, body: Object) -> Object:
         """Answer the subresource; a scale of 0 has no `replicas`: the API leaves zeros out."""
@@ -337,41 +297,6 @@ class ClusterServer:
             "status": {"replicas": current},
         }
 
-    async def _watch(self, request: web.Request, call: ApiCall) -> web.StreamResponse:
-        """Stream changes, a line each; for forgotten ones an ERROR event 410 after status 200."""
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(request)
-        loop = asyncio.get_running_loop()
-        end = loop.time() + float(request.query.get("timeoutSeconds") or 3600)
-        bookmark = loop.time() + BOOKMARK_S
-        version = int(request.query.get("resourceVersion") or 0)
-        names = (call.namespace, call.name)
-        labels_fields = _read_selectors(request)
-        if version == 0:
-            for body in self.store.list_objects(call.kind.plural, call.namespace or None):
-                if _is_watched(body, names, labels_fields):
-                    await _send_event(response, "ADDED", body)
-            version = self.store.version
-        while loop.time() < end:
-            try:
-                changes = list(self.store.list_changes(call.kind.plural, version))
-            except ApiError as error:
-                await _send_event(response, "ERROR", _describe_status(error))
-                break
-            version = self.store.version
-            for change in changes:
-                if _is_watched(change.body, names, labels_fields):
-                    await _send_event(response, change.type, change.body)
-            if request.query.get("allowWatchBookmarks") == "true" and loop.time() >= bookmark:
-                bookmark = loop.time() + BOOKMARK_S
-                mark = {"apiVersion": call.kind.api_version, "kind": call.kind.kind}
-                await _send_event(
-                    response, "BOOKMARK", mark | {"metadata": {"resourceVersion": str(version)}}
-                )
-            await asyncio.sleep(WATCH_LOOK_S)
-        await response.write_eof()
-        return response
-
 
 def parse_call(request: web.Request) -> ApiCall:
     """Return the call that a request makes.
@@ -381,14 +306,19 @@ def parse_call(request: web.Request) -> ApiCall:
     """
     match = _PATH.fullmatch(request.path)
     kind = KINDS.get(match["plural"]) if match else None
-    if match is None or kind is None or kind.group != (match["group"] or ""):
+    is_served = (
+        match is not None
+        and kind is not None
+        and kind.group == (match["group"] or "")
+        and (match["subresource"] or "") in _SUBRESOURCES
+    )
+    if match is None or kind is None or not is_served:
         raise ApiError(
             HTTPStatus.NOT_FOUND, "NotFound", "the server could not find the requested resource"
         )
     namespace, name, subresource = (
         match[part] or "" for part in ("namespace", "name", "subresource")
     )
-    watches = request.query.get("watch") in ("1", "true")
     verbs = {
         "GET": "get" if name else "list",
         "POST": "create",
@@ -396,21 +326,11 @@ def parse_call(request: web.Request) -> ApiCall:
         "PATCH": "patch",
         "DELETE": "delete",
     }
-    if request.method not in verbs:
-        message = (
-            f"{request.method}: the server does not allow this method on the requested resource"
-        )
+    is_watch = request.query.get("watch") in ("1", "true")
+    if request.method not in verbs or is_watch:
+        message = "the server does not allow this method on the requested resource"
         raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
-    verb = "watch" if watches and request.method == "GET" else verbs[request.method]
-    return ApiCall(verb, kind, namespace, name, subresource)
-
-
-def _parse_known_call(request: web.Request) -> ApiCall | None:
-    """Return the call of a request, None if it has a path or a method that is not served."""
-    try:
-        return parse_call(request)
-    except ApiError:
-        return None
+    return ApiCall(verbs[request.method], kind, namespace, name, subresource)
 
 
 def _choose_container(pod: Object, name: str) -> str:
@@ -452,38 +372,8 @@ def find_log_obstacle(pod: Object, name: str) -> str:
     return f"{subject} is waiting to start: {row['state'].get('waiting', {}).get('reason', '')}"
 
 
-def _has_lists(patch: Any) -> bool:
-    """Tell whether a strategic patch has a list or directive, which merge patches treat apart."""
-    if isinstance(patch, dict):
-        return any(key.startswith("$") or _has_lists(part) for key, part in patch.items())
-    return isinstance(patch, list)
-
-
 def _admits(values: Sequence[str], value: str) -> bool:
     return value in values or "*" in values
-
-
-def _read_selectors(request: web.Request) -> tuple[str, str]:
-    """Return the selectors for labels and for fields.
-
-    Raises:
-        ValueError: one is not of the form.
-    """
-    labels = request.query.get("labelSelector", "")
-    fields = request.query.get("fieldSelector", "")
-    is_selected({"metadata": {}}, labels, fields)
-    return labels, fields
-
-
-def _is_watched(body: Object, names: tuple[str, str], selectors: tuple[str, str]) -> bool:
-    namespace, name = names
-    metadata = body["metadata"]
-    is_here = namespace in ("", metadata.get("namespace", "")) and name in ("", metadata["name"])
-    return is_here and is_selected(body, *selectors)
-
-
-async def _send_event(response: web.StreamResponse, type_: str, body: Object) -> None:
-    await response.write(json.dumps({"type": type_, "object": body}).encode() + b"\n")
 
 
 def _build_fault(status: int) -> web.Response:

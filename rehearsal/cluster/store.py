@@ -1,8 +1,8 @@
-"""Objects of a rehearsed cluster: versions, conflicts, watchers' changes, fields an apply owns.
+"""Objects of a rehearsed cluster, with their versions and conflicts.
 
 Invariant: a reader gets copies. Each change has a resourceVersion higher than all before it. Left
-out: validation of specs except where a docstring names it, defaults, finalizers, generated
-ReplicaSets, lists merged by key.
+out: validation of specs except where a docstring names it, defaults, server-side apply, and
+generated ReplicaSets.
 """
 
 from __future__ import annotations
@@ -10,21 +10,17 @@ from __future__ import annotations
 import marshal
 import re
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from random import Random
-from typing import Any, Literal
+from typing import Any
 
-from rehearsal.cluster.field_owners import apply_fields
 from rehearsal.cluster.quantities import normalize_object
 from rehearsal.cluster.selector import match_fields, match_labels
 
 Object = dict[str, Any]
-ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
-KEPT_CHANGES = 10_000  # a watch from before them gets 410
 ENDED_PHASES = {"Succeeded", "Failed"}
 _LOSS_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _SERVER_METADATA = (
@@ -103,28 +99,17 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectChange:
-    """One change, as a watcher receives it."""
-
-    version: int
-    type: ChangeType
-    plural: str
-    body: Object
-
-
 class ObjectStore:
     """All objects of a cluster, in memory; for one thread only.
 
     Args:
         now: the cluster's clock, UTC.
-        seed: of uids and generated names, so that the same calls give the same objects.
 
     Attributes:
         toleration_s: the tolerationSeconds of new pods for a node that is not ready or unreachable.
     """
 
-    def __init__(self, now: Callable[[], datetime], seed: int = 0) -> None:
+    def __init__(self, now: Callable[[], datetime]) -> None:
         self.now = now
         self.version = 1
         self.toleration_s = 300.0
@@ -132,10 +117,7 @@ class ObjectStore:
         self._objects: dict[tuple[str, str, str], Object] = {}
         # of the same objects: a copy is read from its image
         self._images: dict[tuple[str, str, str], bytes] = {}
-        self._owners: dict[tuple[str, str, str], dict[str, str]] = {}
-        self._random = Random(seed)  # noqa: S311 - repeatable, not secret
-        self._changes = deque[ObjectChange]()
-        self._forgotten_version = 0
+        self._random = Random(0)  # noqa: S311 - the same calls give the same uids and names
 
     def list_objects(
         self,
@@ -239,7 +221,7 @@ class ObjectStore:
         if plural == "pods":
             _add_tolerations(body, int(self.toleration_s))
         self._births[metadata["uid"]] = self.now()
-        return self._keep("ADDED", plural, body)
+        return self._keep(plural, body)
 
     def replace_object(
         self, plural: str, namespace: str, name: str, body: Object, *, subresource: str = ""
@@ -290,7 +272,7 @@ class ObjectStore:
                 new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if new == old:
             return self._copy(key)
-        kept_body = self._keep("MODIFIED", plural, new)
+        kept_body = self._keep(plural, new)
         if _is_removable(new):  # its last finalizer is gone
             self.remove_object(plural, namespace, name)
         return kept_body
@@ -310,35 +292,6 @@ class ObjectStore:
             merge_patch(self._find(plural, namespace, name), patch),
             subresource=subresource,
         )
-
-    def apply_object(
-        self, plural: str, namespace: str, body: Object, *, manager: str, force: bool
-    ) -> Object:
-        """Apply a manifest: set its fields, remove those that the manager set and no longer names.
-
-        Raises:
-            ApiError: 409 for fields that another manager applied with another value, unless
-                `force`.
-        """
-        name = body["metadata"]["name"]
-        key = plural, namespace, name
-        old = self._objects.get(key)
-        applied = normalize_object(copy_object(body))
-        applied.get("metadata", {}).pop("resourceVersion", None)
-        new, owners, conflicts = apply_fields(
-            old or {}, applied, self._owners.get(key, {}), manager
-        )
-        if conflicts and not force:
-            others = ", ".join(f"{path} ({owner})" for path, owner in conflicts.items())
-            message = f"Apply failed with {len(conflicts)} conflicts: {others}"
-            raise ApiError(HTTPStatus.CONFLICT, "Conflict", message)
-        kept = (
-            self.replace_object(plural, namespace, name, new)
-            if old
-            else self.create_object(plural, namespace, new)
-        )
-        self._owners[key] = owners
-        return kept
 
     def delete_object(
         self,
@@ -378,7 +331,7 @@ class ObjectStore:
 
         metadata.setdefault("deletionTimestamp", format_time(self.now()))
         metadata["deletionGracePeriodSeconds"] = period_s
-        kept = self._keep("MODIFIED", plural, body)
+        kept = self._keep(plural, body)
         if _is_removable(body):
             self.remove_object(plural, namespace, name)
         return kept
@@ -415,28 +368,7 @@ class ObjectStore:
         del self._objects[plural, namespace, name]
         del self._images[plural, namespace, name]
         self._births.pop(body["metadata"]["uid"], None)
-        self._owners.pop((plural, namespace, name), None)
-        self._record("DELETED", plural, copy_object(body))
-
-    def list_changes(self, plural: str, version: int) -> Iterator[ObjectChange]:
-        """Yield the changes of a kind after a version.
-
-        Raises:
-            ApiError: 410 if changes after that version are forgotten.
-        """
-        if version < self._forgotten_version:
-            message = f"too old resource version: {version} ({self._forgotten_version})"
-            raise ApiError(HTTPStatus.GONE, "Expired", message)
-        return (
-            change
-            for change in list(self._changes)
-            if change.version > version and change.plural == plural
-        )
-
-    def forget_changes(self) -> None:
-        """Forget all changes, as a compaction does, so that every older watch gets 410."""
-        self._changes.clear()
-        self._forgotten_version = self.version
+        self.version += 1
 
     def _find(self, plural: str, namespace: str, name: str) -> Object:
         try:
@@ -446,10 +378,10 @@ class ObjectStore:
                 HTTPStatus.NOT_FOUND, "NotFound", f'{plural} "{name}" not found'
             ) from None
 
-    def _keep(self, type_: ChangeType, plural: str, body: Object) -> Object:
+    def _keep(self, plural: str, body: Object) -> Object:
         metadata = body["metadata"]
-        # the body never changes again: a later change stores another one
-        self._record(type_, plural, body)
+        self.version += 1
+        metadata["resourceVersion"] = str(self.version)
         key = plural, metadata.get("namespace", ""), metadata["name"]
         self._objects[key] = body
         self._images[key] = marshal.dumps(body)
@@ -459,13 +391,6 @@ class ObjectStore:
         copied: Object = marshal.loads(self._images[key])  # noqa: S302 - written by this process
         return copied
 
-    def _record(self, type_: ChangeType, plural: str, body: Object) -> None:
-        self.version += 1
-        body["metadata"]["resourceVersion"] = str(self.version)
-        self._changes.append(ObjectChange(self.version, type_, plural, body))
-        if len(self._changes) > KEPT_CHANGES:
-            self._forgotten_version = self._changes.popleft().version
-
     def _orphan_children(self, uid: str) -> None:
         for (plural, _, _), body in list(self._objects.items()):
             owners = body["metadata"].get("ownerReferences", [])
@@ -473,7 +398,7 @@ class ObjectStore:
             if kept != owners:
                 child = copy_object(body)
                 child["metadata"]["ownerReferences"] = kept
-                self._keep("MODIFIED", plural, child)
+                self._keep(plural, child)
 
 
 def copy_object(body: Object) -> Object:

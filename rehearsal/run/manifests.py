@@ -35,7 +35,7 @@ def apply_manifests(store: ObjectStore, bodies: Iterable[Object]) -> Counter[str
         plural = _PLURALS.get((body["apiVersion"], body["kind"]))
         if plural:
             namespace = body["metadata"].get("namespace", "")
-            store.apply_object(plural, namespace, body, manager="delivery", force=True)
+            store.create_object(plural, namespace, body)
         elif body["kind"] not in _ROLES | _BINDINGS:
             skipped[body["kind"]] += 1
     return skipped

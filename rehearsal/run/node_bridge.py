@@ -27,7 +27,6 @@ import yaml
 from rehearsal.cluster.cluster import RehearsalCluster
 from rehearsal.cluster.controllers import build_owner
 from rehearsal.cluster.store import Object
-from rehearsal.run.settings import RunFaults
 from tandem.declarations import names
 from tandem.declarations.platform import InstanceType
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
@@ -129,12 +128,10 @@ class NodeBridge:
     Args:
         cluster: the cluster.
         instance_types: by name, as the platform data has them.
-        read_faults: returns the faults that are in force.
     """
 
     cluster: RehearsalCluster
     instance_types: Mapping[str, InstanceType]
-    read_faults: Callable[[], RunFaults]
     _spans: dict[str, tuple[datetime, datetime]] = field(default_factory=dict, init=False)
     # with what its node was given last
     _groups: dict[str, NodeInstance] = field(default_factory=dict, init=False)
@@ -142,7 +139,6 @@ class NodeBridge:
     def write_nodes(self, instances: Iterable[NodeInstance]) -> None:
         """Let the running instances be nodes, and drain and lose the nodes of those that end."""
         store = self.cluster.store
-        faults = self.read_faults()
         now = store.now()
         listed = {row.name: row for row in instances}
         rows = {name: row for name, row in listed.items() if row.state in ALIVE_STATES}
@@ -153,31 +149,30 @@ class NodeBridge:
         for name in nodes.keys() - rows.keys():
             self._end_node(nodes[name], listed.get(name))
         for row in (row for row in rows.values() if row.state == "running"):
-            devices = self.instance_types[row.type].devices.value or 0
-            waits = (now - row.launched_at).total_seconds() < faults.join_s or faults.is_node_absent
             if row.name in nodes:
-                self._follow_group(row, faults)
-                self._follow_driver(row, faults)
-            elif not (devices and waits):
-                self._groups[row.name] = replace(row, taints=())
-                node = store.create_object(
-                    "nodes", "", build_node(row, self.instance_types[row.type])
-                )
-                if devices:
-                    body = build_slice(
-                        row, self.instance_types[row.type], devices - faults.missing_devices
-                    )
-                    body["metadata"]["ownerReferences"] = [build_owner(node)]
-                    store.create_object("resourceslices", "", body)
+                self._follow_group(row)
+                self._follow_driver(row)
+            else:
+                self._join_node(row)
 
     def count_node_s(self) -> float:
         """Return the seconds accelerator instances existed, by the endpoint's launch times."""
         return sum((end - begin).total_seconds() for begin, end in self._spans.values())
 
-    def _follow_group(self, row: NodeInstance, faults: RunFaults) -> None:
+    def _join_node(self, row: NodeInstance) -> None:
+        instance_type = self.instance_types[row.type]
+        store = self.cluster.store
+        self._groups[row.name] = replace(row, taints=())
+        node = store.create_object("nodes", "", build_node(row, instance_type))
+        if instance_type.devices.value:
+            body = build_slice(row, instance_type, instance_type.devices.value)
+            body["metadata"]["ownerReferences"] = [build_owner(node)]
+            store.create_object("resourceslices", "", body)
+
+    def _follow_group(self, row: NodeInstance) -> None:
         """Set the group's labels and taints if one changed; remove those it no longer has."""
         former = self._groups.get(row.name) or replace(row, labels={}, taints=())
-        if faults.are_labels_frozen or (former.labels, former.taints) == (row.labels, row.taints):
+        if (former.labels, former.taints) == (row.labels, row.taints):
             return
         labels = dict.fromkeys(former.labels.keys() - row.labels.keys()) | dict(row.labels)
         taints = convert_effects(row.taints)
@@ -193,13 +188,12 @@ class NodeBridge:
         self.cluster.store.patch_object("nodes", "", row.name, patch)
         self._groups[row.name] = row
 
-    def _follow_driver(self, row: NodeInstance, faults: RunFaults) -> None:
+    def _follow_driver(self, row: NodeInstance) -> None:
         """Remove the startup taint as the Mountpoint driver does: only some minutes from start."""
         node = self.cluster.store.view_object("nodes", "", row.name)
-        driver_age_s = self.cluster.store.measure_age(node) - faults.driver_s
         taints = self._list_taints(row.name)
         kept = [taint for taint in taints if taint["key"] != names.STARTUP_TAINT]
-        if kept != taints and 0 <= driver_age_s < DRIVER_WATCH_S:
+        if kept != taints and self.cluster.store.measure_age(node) < DRIVER_WATCH_S:
             self.cluster.store.patch_object("nodes", "", row.name, {"spec": {"taints": kept}})
 
     def _list_taints(self, name: str) -> list[Object]:

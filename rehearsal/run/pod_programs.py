@@ -25,7 +25,7 @@ from rehearsal.cluster.pod_commands import ContainerCommand
 from rehearsal.cluster.store import Object, ObjectStore
 from rehearsal.cluster.tokens import BoundTokens
 from rehearsal.run.manifests import account_token
-from rehearsal.run.settings import HANG, RunFaults
+from rehearsal.run.settings import RunFaults
 from tandem.run.__main__ import WORK_FOLDER
 from tandem.run.runner import POLL_VARIABLE
 
@@ -79,15 +79,12 @@ class PodPrograms:
         module = next(
             (module for end, module in _MODULES.items() if repository.endswith(f"-{end}")), None
         )
-        faults = self.read_faults()
         words = command.words
         component, name = (
             pod["metadata"].get("labels", {}).get(key, "") for key in (COMPONENT_LABEL, NAME_LABEL)
         )
         variables = (
-            _LOCAL_VARIABLES
-            | dict(command.variables)
-            | self._find_credentials(pod, container, faults)
+            _LOCAL_VARIABLES | dict(command.variables) | self._find_credentials(pod, container)
         )
         if module:
             # a Job's own folder, which its program knows by path
@@ -100,15 +97,10 @@ class PodPrograms:
             words = (sys.executable, "-m", module, *words, *options)
             variables[POLL_VARIABLE] = str(self.poll_s)
         elif words[:2] == ("vllm", "serve") and component == "server":
-            words = self._build_server(words, name, is_crashing=faults.crashing_server == name)
+            is_crashing = self.read_faults().crashing_server == name
+            words = self._build_server(words, name, is_crashing=is_crashing)
         elif "vllm" in repository:
             variables["PATH"] = f"{self.folder / PROGRAMS}{os.pathsep}{variables['PATH']}"
-            variables |= (
-                {"TANDEM_STANDIN_CRASH": faults.compile_crash}
-                if faults.compile_crash not in {"", HANG}
-                else {}
-            )
-            words = ("sleep", "infinity") if faults.compile_crash == HANG else words
         else:
             words = _build_exit(f"{container['image']} is not rehearsed: nothing stands in for it")
         return replace(command, words=words, variables=variables)
@@ -135,9 +127,7 @@ class PodPrograms:
         bucket = spec["csi"]["volumeAttributes"]["bucketName"]
         return [partial(copy_prefix, self.s3, bucket, prefix, folder) for prefix in prefixes]
 
-    def _find_credentials(
-        self, pod: Object, container: Object, faults: RunFaults
-    ) -> dict[str, str]:
+    def _find_credentials(self, pod: Object, container: Object) -> dict[str, str]:
         """Return what the Pod Identity webhook and kubelet add to a container's variables."""
         metadata = pod["metadata"]
         account = pod["spec"].get("serviceAccountName", "default")
@@ -146,12 +136,7 @@ class PodPrograms:
         ).split(",")
         variables = {"HOME": str(self.folder)}
         if (metadata["namespace"], account) in self.identities and not is_skipped:
-            place = (
-                {"AWS_ENDPOINT_URL": faults.aws_url, "AWS_ENDPOINT_URL_S3": faults.aws_url}
-                if faults.aws_url
-                else {}
-            )
-            variables |= {**self.aws_variables, **self.hub_variables, **place}
+            variables |= {**self.aws_variables, **self.hub_variables}
         if pod["spec"].get("automountServiceAccountToken", True):
             path = self._mount_token(pod, account)
             variables["KUBECONFIG"] = str(path)

@@ -1,16 +1,14 @@
 """Settings of a rehearsed run, and its faults.
 
-Invariant: without a fault all goes well. Each fault is a plain field, and tests show its effect.
+Invariant: without a fault all goes well. Each fault is a plain field, and a test shows its effect.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from rehearsal.aws.fleet_behavior import FleetBehavior
 from rehearsal.cluster.timing import ClusterTiming
 
-HANG = "hang"
 # what every pod and Job waits for is shorter, as the runner's pauses are; a lost node takes its
 # real time
 LIVE_TIMING = ClusterTiming(claim_s=0.5, allocation_s=0.5, job_end_s=0.2)
@@ -22,18 +20,8 @@ class RunFaults:
     """Faults, from the start or at a moment.
 
     Args:
-        fleet: of the node group at the local endpoint.
-        join_s: seconds from an instance's launch until its node joins.
-        is_node_absent: no accelerator node ever joins.
-        are_labels_frozen: nodes keep the labels that they joined with.
-        driver_s: seconds from a node's join until its Mountpoint driver works and removes the
-            startup taint.
-        missing_devices: so many devices of each node are not in its ResourceSlice.
-        compile_crash: how the compiler ends, as the runtime stand-ins know it, or `hang`.
         late_claim_s: seconds more until a claim is allocated.
         crashing_server: an arm whose server ends with exit code 1 as soon as it starts.
-        aws_url: the URL that pods take for AWS, such as a fault proxy; empty for the endpoint
-            itself.
         moment: the component or the name (app.kubernetes.io/component, /name) whose first running
             pod is the moment of all that follows.
         moment_s: seconds after that.
@@ -52,16 +40,8 @@ class RunFaults:
             says.
     """
 
-    fleet: FleetBehavior = field(default_factory=FleetBehavior)
-    join_s: float = 0.0
-    is_node_absent: bool = False
-    are_labels_frozen: bool = False
-    driver_s: float = 0.0
-    missing_devices: int = 0
-    compile_crash: str = ""
     late_claim_s: float = 0.0
     crashing_server: str = ""
-    aws_url: str = ""
     moment: str = "bench"
     moment_s: float = 0.0
     second_replica: str = ""

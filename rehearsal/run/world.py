@@ -188,11 +188,10 @@ class RunWorld:
             account.sandbox.environments, account.sandbox.experiments, (settings.environment,)
         )
         self._experiment = workspace.experiments[settings.experiment].record
-        self._guard, self._catalogue = (
-            build_guard_config(account.sandbox.environment),
-            load_catalogue(),
-        )
-        self._stop_event, self._stack = threading.Event(), ExitStack()
+        self._guard = build_guard_config(account.sandbox.environment)
+        self._catalogue = load_catalogue()
+        self._stop_event = threading.Event()
+        self._stack = ExitStack()
         self._restart_thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
@@ -218,7 +217,6 @@ class RunWorld:
         if self._restart_thread is not None:
             self._restart_thread.join()
         self.settings = replace(self.settings, faults=faults)
-        self.account.endpoint.set_fleet(faults.fleet)
         self.live.call(self._expect_faults)
 
     def has_fault_come(self) -> bool:
@@ -372,10 +370,7 @@ class RunWorld:
         self._cluster, live = self.open_cluster(bodies, tokens, actions)
         self.live = self._stack.enter_context(live)
         types = self._catalogue.instances.instances
-        self._bridge = NodeBridge(
-            cluster=self._cluster, instance_types=types, read_faults=self._read_faults
-        )
-        endpoint.set_fleet(settings.faults.fleet)
+        self._bridge = NodeBridge(cluster=self._cluster, instance_types=types)
         self._look_at_instances()  # the system nodes are there before anything needs one
         self.skipped = self.apply_manifests(bodies)
         thread = threading.Thread(target=self._follow_instances, daemon=True, name="nodes")

@@ -9,7 +9,6 @@ from typing import Any
 from declared_post import ENVIRONMENT, EXPERIMENT, VARIANTS
 
 from rehearsal.run.node_bridge import NodeBridge, NodeInstance
-from rehearsal.run.settings import RunFaults
 from tandem.declarations.catalogue import load_catalogue
 from tandem.declarations.names import node_group_name
 
@@ -26,9 +25,7 @@ def play_nodes(cluster: Any) -> None:
         cluster: rehearsed, or the kubelets of a named one.
     """
     types = load_catalogue().instances.instances
-    NodeBridge(cluster=cluster, instance_types=types, read_faults=RunFaults).write_nodes(
-        _list_instances()
-    )
+    NodeBridge(cluster=cluster, instance_types=types).write_nodes(_list_instances())
 
 
 def _list_instances() -> list[NodeInstance]:

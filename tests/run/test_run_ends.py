@@ -144,7 +144,7 @@ def test_sync_in_the_middle_changes_nothing():
     for body in world.rendered:
         if body["kind"] in {"Deployment", "Service"}:
             kind = f"{body['kind'].lower()}s"
-            world.store.apply_object(kind, NAMESPACE, body, manager="argocd-controller", force=True)
+            world.store.patch_object(kind, NAMESPACE, body["metadata"]["name"], body)
     assert world.live()["state"] == "judged"
 
 
