@@ -2,7 +2,7 @@
 
 Left out: ReplicaSets (a Deployment owns its pods), strategies other than Recreate, minReadySeconds,
 progress deadlines and pausing of Deployments; parallelism and completions above 1, indexed Jobs,
-suspension and podFailurePolicy of Jobs; CronJobs; deletion in the foreground.
+podFailurePolicy and the suspension of a running Job; CronJobs; deletion in the foreground.
 """
 
 from __future__ import annotations
@@ -240,6 +240,7 @@ def _sync_job(store: ObjectStore, job: Object, job_end_s: float, ends: dict[str,
         _end_job(store, job, status, ("FailureTarget", "Failed", *failure), may_finish=may_finish)
     elif (
         not active
+        and not job["spec"].get("suspend", False)
         and not _waits_for_pods(job, pods)
         and store.now() >= _find_retry_time(status, pods)
     ):

@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import web
 
-from rehearsal.cluster.store import KINDS, ApiError, Object, ObjectStore, ResourceKind
+from rehearsal.cluster.store import KINDS, ApiError, Object, ObjectStore, ResourceKind, is_selected
 
 _PATH = re.compile(
     r"/(api|apis/(?P<group>[^/]+))/v1(/namespaces/(?P<namespace>[^/]+)(?=/))?"
@@ -239,11 +239,11 @@ class ClusterServer:
         return answers[call.verb]()
 
     def _list(self, request: web.Request, call: ApiCall) -> Object:
+        labels = request.query.get("labelSelector", "")
+        fields = request.query.get("fieldSelector", "")
+        is_selected({"metadata": {}}, labels, fields)  # refuses one of another form
         items = self.store.list_objects(
-            call.kind.plural,
-            call.namespace or None,
-            label_selector=request.query.get("labelSelector", ""),
-            field_selector=request.query.get("fieldSelector", ""),
+            call.kind.plural, call.namespace or None, label_selector=labels, field_selector=fields
         )
         metadata = {"resourceVersion": str(self.store.version)}
         return {

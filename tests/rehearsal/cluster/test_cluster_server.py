@@ -1,4 +1,4 @@
-"""The API over HTTP: paths, answers, watches, users and faults."""
+"""The API over HTTP: paths, answers, users and faults."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ class Conversation:
                         ) as response:
                             text = await response.text()
                             is_json = response.content_type == "application/json"
-                            return response.status, (
-                                json.loads(text) if is_json and "watch" not in path else text
-                            )
+                            return response.status, json.loads(text) if is_json else text
 
                     return await talk(ask)
             finally:
@@ -91,20 +89,17 @@ def test_a_list_carries_the_version_of_the_store(conversation):
     )
 
 
-def test_a_namespace_is_an_object_too(conversation):
-    conversation.store.create_object("namespaces", "", {"metadata": {"name": "post"}})
-    assert conversation.ask("GET", "/api/v1/namespaces/post")[1]["kind"] == "Namespace"
-
-
 @pytest.mark.parametrize(
     ("method", "path", "body", "expected"),
     [
         ("GET", f"{JOBS}/compile", None, (404, "NotFound")),
         ("GET", "/apis/apps/v1/namespaces/post/jobs", None, (404, "NotFound")),
         ("OPTIONS", JOBS, None, (405, "MethodNotAllowed")),
+        ("GET", f"{JOBS}?watch=1", None, (405, "MethodNotAllowed")),
+        ("POST", f"{JOBS}/compile/eviction", {}, (404, "NotFound")),
         ("GET", f"{JOBS}?labelSelector=a%20in%20b", None, (400, "BadRequest")),
     ],
-    ids=["name", "group", "method", "selector"],
+    ids=["name", "group", "method", "watch", "eviction", "selector"],
 )
 def test_what_is_not_served_is_a_status(conversation, method, path, body, expected):
     status, answer = conversation.ask(method, path, body)
@@ -121,81 +116,11 @@ def test_a_merge_patch_is_taken(conversation):
 
 def test_another_patch_is_refused(conversation):
     conversation.store.create_object("jobs", "post", JOB)
-    headers = {"Content-Type": "application/json-patch+json"}
+    headers = {"Content-Type": "application/strategic-merge-patch+json"}
     assert conversation.ask("PATCH", f"{JOBS}/compile", {}, **headers)[0] == 415
 
 
-STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
-
-
-def test_cordon_of_kubectl_is_taken(conversation):
-    conversation.store.create_object("nodes", "", {"metadata": {"name": "node"}, "spec": {}})
-    path = "/api/v1/nodes/node"
-    cordoned = conversation.ask("PATCH", path, {"spec": {"unschedulable": True}}, **STRATEGIC)[1]
-    uncordoned = conversation.ask("PATCH", path, {"spec": {"unschedulable": None}}, **STRATEGIC)[1]
-    assert (cordoned["spec"], uncordoned["spec"]) == ({"unschedulable": True}, {})
-
-
-@pytest.mark.parametrize("spec", [{"taints": []}, {"$patch": "replace"}], ids=["list", "directive"])
-def test_strategic_patch_that_a_merge_cannot_do_is_refused(conversation, spec):
-    conversation.store.create_object("nodes", "", {"metadata": {"name": "node"}, "spec": {}})
-    assert conversation.ask("PATCH", "/api/v1/nodes/node", {"spec": spec}, **STRATEGIC)[0] == 415
-
-
 POD = "/api/v1/namespaces/post/pods/pod"
-
-
-def build_eviction(**options) -> dict[str, Any]:
-    metadata = {"name": "pod", "namespace": "post"}
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": metadata,
-        "deleteOptions": options,
-    }
-
-
-def test_eviction_deletes_with_its_grace(conversation):
-    conversation.store.create_object(
-        "pods", "post", {"metadata": {"name": "pod"}, "spec": {"nodeName": "node"}}
-    )
-    status, answer = conversation.ask(
-        "POST", f"{POD}/eviction", build_eviction(gracePeriodSeconds=9)
-    )
-    assert (status, answer["kind"], answer["status"]) == (201, "Status", "Success")
-    metadata = conversation.store.get_object("pods", "post", "pod")["metadata"]
-    assert metadata["deletionGracePeriodSeconds"] == 9
-
-
-def test_eviction_of_a_pod_that_is_not_there_is_not_found(conversation):
-    assert conversation.ask("POST", f"{POD}/eviction", build_eviction())[0] == 404
-
-
-def test_eviction_with_another_name_is_refused(conversation):
-    body = build_eviction() | {"metadata": {"name": "other"}}
-    assert conversation.ask("POST", f"{POD}/eviction", body)[0] == 400
-
-
-def test_eviction_needs_a_right_of_its_own():
-    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}
-    conversation = Conversation(secret=ClusterUser("anna", cluster_rules=[rule]))
-    status, _ = conversation.ask(
-        "POST", f"{POD}/eviction", build_eviction(), Authorization="Bearer secret"
-    )
-    assert status == 403
-
-
-def test_an_apply_names_its_manager(conversation):
-    headers = {"Content-Type": "application/apply-patch+yaml"}
-    assert conversation.ask("PATCH", f"{JOBS}/compile", JOB, **headers)[0] == 400
-
-
-def test_an_apply_creates(conversation):
-    headers = {"Content-Type": "application/apply-patch+yaml"}
-    conversation.ask("PATCH", f"{JOBS}/compile?fieldManager=runner", JOB, **headers)
-    assert conversation.store.get_object("jobs", "post", "compile")["metadata"]["labels"] == {
-        "arm": "fused"
-    }
 
 
 def own_pod(conversation: Conversation) -> dict[str, Any]:
@@ -270,12 +195,6 @@ def test_log_of_a_waiting_container_is_refused(conversation):
     assert (status, answer["reason"], answer["message"]) == (400, "BadRequest", words)
 
 
-def test_log_of_a_container_without_a_state_is_not_available(conversation):
-    add_logged_pod(conversation, {"running": {}}, name="other")
-    status, answer = conversation.ask("GET", f"{POD}/log")
-    assert (status, answer["message"]) == (400, 'container "main" in pod "pod" is not available')
-
-
 def test_log_of_a_pod_without_a_node_has_no_content(conversation):
     spec = {"containers": [{"name": "main"}]}
     conversation.store.create_object("pods", "post", {"metadata": {"name": "pod"}, "spec": spec})
@@ -308,47 +227,6 @@ def test_log_without_a_container_is_refused(conversation, boxes, query, words):
     conversation.store.create_object("pods", "post", {"metadata": {"name": "pod"}, "spec": spec})
     status, answer = conversation.ask("GET", f"{POD}/log{query}")
     assert (status, answer["message"]) == (400, words)
-
-
-def read_events(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
-
-
-def test_a_watch_without_a_version_begins_with_what_is_there(conversation):
-    conversation.store.create_object("jobs", "post", JOB)
-    _, text = conversation.ask("GET", f"{JOBS}?watch=true&timeoutSeconds=0.1")
-    assert [event["type"] for event in read_events(text)] == ["ADDED"]
-
-
-def test_a_watch_tells_what_comes_after_its_version(conversation):
-    version = conversation.store.version
-
-    async def talk(ask: Talk) -> str:
-        watch = asyncio.create_task(
-            ask("GET", f"{JOBS}?watch=1&timeoutSeconds=0.4&resourceVersion={version}")
-        )
-        await asyncio.sleep(0.1)
-        await ask("POST", JOBS, JOB)
-        await ask("DELETE", f"{JOBS}/compile")
-        return (await watch)[1]
-
-    assert [event["type"] for event in read_events(conversation.hold(talk))] == ["ADDED", "DELETED"]
-
-
-def test_a_watch_from_a_forgotten_version_is_told_in_an_event(conversation):
-    conversation.store.create_object("jobs", "post", JOB)
-    conversation.store.forget_changes()
-    status, text = conversation.ask("GET", f"{JOBS}?watch=true&resourceVersion=1")
-    (event,) = read_events(text)
-    assert (status, event["type"], event["object"]["code"]) == (200, "ERROR", 410)
-
-
-def test_a_watch_sends_bookmarks_where_they_are_asked(conversation, monkeypatch):
-    monkeypatch.setattr("rehearsal.cluster.server.BOOKMARK_S", 0.05)
-    _, text = conversation.ask(
-        "GET", f"{JOBS}?watch=true&timeoutSeconds=0.2&allowWatchBookmarks=true&resourceVersion=1"
-    )
-    assert {event["type"] for event in read_events(text)} == {"BOOKMARK"}
 
 
 @pytest.mark.parametrize(

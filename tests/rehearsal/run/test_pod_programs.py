@@ -12,7 +12,7 @@ from rehearsal.cluster.pod_commands import ContainerCommand
 from rehearsal.cluster.tokens import BoundTokens
 from rehearsal.run.manifests import account_token, apply_manifests, read_manifests
 from rehearsal.run.pod_programs import KNOBS, PodPrograms
-from rehearsal.run.settings import HANG, RunFaults
+from rehearsal.run.settings import RunFaults
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "manifests/post-us-east-2"
 NAMESPACE = "tandem-post"
@@ -99,26 +99,9 @@ def test_the_runner_alone_gets_a_token(host):
     )
 
 
-@pytest.mark.parametrize("crash", ["transient", "killed"])
-def test_fault_a_compiler_crashes(host, crash):
-    host.small.faults = RunFaults(compile_crash=crash)
-    assert host.choose(host.compile_job(), "compile").variables["TANDEM_STANDIN_CRASH"] == crash
-
-
-def test_fault_a_compiler_hangs(host):
-    host.small.faults = RunFaults(compile_crash=HANG)
-    assert host.choose(host.compile_job(), "compile").words == ("sleep", "infinity")
-
-
 def test_fault_a_server_crashes(host):
     host.small.faults = RunFaults(crashing_server="qwen-vllm")
     assert "SystemExit" in host.choose(host.pod("deployments", "qwen-vllm"), "vllm").words[-1]
-
-
-def test_fault_another_aws_stands_before_pods(host):
-    host.small.faults = RunFaults(aws_url="http://proxy")
-    variables = host.choose(host.pod("cronjobs", "tandem-measure"), "measure").variables
-    assert {variables["AWS_ENDPOINT_URL"], variables["AWS_ENDPOINT_URL_S3"]} == {"http://proxy"}
 
 
 def test_nothing_fills_the_volume_of_a_projected_token(host, tmp_path):
