@@ -63,10 +63,6 @@ FIDELITY: Mapping[str, TypeFidelity] = {
     "AWS::Budgets::Budget": _storage_type(
         "kept and described with whom it tells; nothing is spent here, so it never tells anybody"
     ),
-    "AWS::CDK::Metadata": _listing_type("CDK's own mark; AWS does nothing with it either"),
-    "AWS::CloudFormation::CustomResource": _listing_type(
-        "its properties are recorded; the Lambda behind it is deployed and never invoked"
-    ),
     "AWS::CloudWatch::Alarm": _storage_type(
         "kept and described; one of a single metric looks at the newest values alone, metric math,"
         " missing data and the number of periods are not evaluated"
@@ -148,7 +144,6 @@ FIDELITY: Mapping[str, TypeFidelity] = {
     "AWS::Events::Rule": _real_type(
         "fires by pattern and by rate; a target that fails is not tried again or sent on"
     ),
-    "AWS::IAM::InstanceProfile": _storage_type("kept and described"),
     "AWS::IAM::ManagedPolicy": _storage_type(
         "kept and described; whether it suffices is not enforced here"
     ),
@@ -193,16 +188,9 @@ FIDELITY: Mapping[str, TypeFidelity] = {
     "AWS::SNS::TopicPolicy": _storage_type("kept and described; not enforced here"),
     "AWS::SQS::Queue": _real_type("takes and gives messages; its key encrypts nothing"),
     "AWS::SQS::QueuePolicy": _storage_type("kept and described; not enforced here"),
-    "AWS::SSM::Parameter": _real_type(
-        "takes and returns values", AllowedPattern="held by the service at a write"
-    ),
-    "AWS::Scheduler::Schedule": _real_type(
-        "fires within a tenth of a second, AWS within a minute; of universal targets those of EKS,"
-        " as its role where policies bind, with retries and dead-letter queue; flexible windows and"
-        " time zones are kept, not kept to"
-    ),
     "AWS::Scheduler::ScheduleGroup": _real_type(
-        "holds schedules, and takes them along when it goes"
+        "holds schedules, and takes them along when it goes; they fire within a tenth of a second,"
+        " AWS's within a minute; flexible windows and time zones are kept, not kept to"
     ),
     "Custom::TandemImage": _real_type(
         "its Lambda runs, asks ECR, starts the build and answers CloudFormation, as on AWS; the"
@@ -211,8 +199,6 @@ FIDELITY: Mapping[str, TypeFidelity] = {
     ),
     "Custom::AWSCDK-EKS-HelmChart": _listing_type(_KUBECTL_SENTENCE),
     "Custom::AWSCDK-EKS-KubernetesResource": _listing_type(_KUBECTL_SENTENCE),
-    "Custom::AWSCDK-EKS-KubernetesObjectValue": _listing_type(_KUBECTL_SENTENCE),
-    "Custom::AWSCDK-EKS-KubernetesPatch": _listing_type(_KUBECTL_SENTENCE),
 }
 
 REHEARSAL_LIMITS = (

@@ -16,7 +16,6 @@ class FleetBehavior:
     Args:
         start_delay_s: how long an instance is pending, in seconds.
         stop_delay_s: how long an instance is shutting down, in seconds.
-        slow_factor: multiplies both delays of instances that start or stop from then on.
         ignores_request: UpdateNodegroupConfig answers well and does nothing; its update stays
             InProgress.
         keeps_surplus: the group takes sizes but terminates no instance, as with a drain or a hook
@@ -26,9 +25,6 @@ class FleetBehavior:
         throttles: UpdateNodegroupConfig is refused with ThrottlingException.
         no_capacity: no instance starts; the group gets the health issue AsgInstanceLaunchFailures
             and is DEGRADED.
-        half: no more than half of the desired instances are ever alive, rounded down; the rest is
-            as without capacity.
-        only: `cluster/node group` for which the knobs above hold; empty for all.
         clock_offset_s: how far the endpoint's clock is ahead of this machine's, in seconds. Launch
             times, delays, schedules and rules use it; Lambda functions, signatures and all else
             that the endpoint runs do not.
@@ -39,14 +35,11 @@ class FleetBehavior:
 
     start_delay_s: float = 0.2
     stop_delay_s: float = 0.2
-    slow_factor: float = 1.0
     ignores_request: bool = False
     keeps_surplus: bool = False
     refuses_update: bool = False
     throttles: bool = False
     no_capacity: bool = False
-    half: bool = False
-    only: str = ""
     clock_offset_s: float = 0.0
     older_s: float = 0.0
     retry_delay_s: float = 1.0

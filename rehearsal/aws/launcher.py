@@ -7,6 +7,7 @@ private name that they use.
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import os
 import pathlib
@@ -27,15 +28,29 @@ def read_pinned_version() -> str:
     return next(line.split("==")[1].strip() for line in lines if line.startswith("ministack=="))
 
 
+def list_used_names(module: types.ModuleType) -> list[tuple[types.ModuleType, str]]:
+    """Return each name of MiniStack that a module's source uses, with the module that has it."""
+    source = pathlib.Path(str(module.__file__)).read_text()
+    used_names = {
+        (node.value.id, node.attr)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+    owners = [(getattr(module, name, None), attribute) for name, attribute in sorted(used_names)]
+    return [
+        (owner, attribute)
+        for owner, attribute in owners
+        if isinstance(owner, types.ModuleType) and owner.__name__.startswith("ministack")
+    ]
+
+
 def find_refusals(
-    installed_version: str,
-    wanted_version: str,
-    needs: list[tuple[types.ModuleType, tuple[str, ...]]],
+    installed_version: str, wanted_version: str, needs: list[tuple[types.ModuleType, str]]
 ) -> list[str]:
     """Return why the additions do not fit this MiniStack; empty if they do.
 
     Args:
-        needs: pairs of a module and its private names that an addition uses.
+        needs: pairs of a module and a name that an addition uses of it.
     """
     if installed_version != wanted_version:
         fault = (
@@ -45,8 +60,7 @@ def find_refusals(
         return [fault]
     absent_names = [
         f"{module.__name__} has no {name} in ministack {installed_version}"
-        for module, names in needs
-        for name in names
+        for module, name in needs
         if not hasattr(module, name)
     ]
     return list(dict.fromkeys(absent_names))
@@ -95,12 +109,10 @@ def _install_additions(installed_version: str) -> list[str]:
     from additions import handlers
     from ministack.services.cloudformation import provisioners
 
-    modules = (handlers, *additions.MODULES)
-    reasons = find_refusals(
-        installed_version,
-        installed_version,
-        [pair for module in modules for pair in module.NEEDS.items()],
-    )
+    needs = []
+    for module in (handlers, *additions.MODULES):
+        needs += list_used_names(module)
+    reasons = find_refusals(installed_version, installed_version, needs)
     if not reasons:
         for module in additions.MODULES:
             module.install(provisioners._RESOURCE_HANDLERS)

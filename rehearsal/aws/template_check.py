@@ -20,10 +20,8 @@ from rehearsal.aws.descriptions.conversion import AbsentResourceError, ClientFac
 from rehearsal.aws.differences import PropertyDifference, find_differences
 from rehearsal.aws.fidelity import FidelityLevel, TypeFidelity, find_fidelity
 from rehearsal.aws.intrinsic_functions import (
-    NO_VALUE,
     TemplateNames,
     UnknownExpressionError,
-    is_condition_true,
     resolve_value,
 )
 
@@ -177,21 +175,21 @@ class _StackReader:
                 "AWS::StackId": stack["StackId"],
             },
             exports={item["Name"]: item["Value"] for item in exports},
-            mappings=self.template.get("Mappings", {}),
-            conditions=self.template.get("Conditions", {}),
         )
 
     @cached_property
     def resources(self) -> Mapping[str, Any]:
-        return {
-            logical_id: resource
-            for logical_id, resource in self.template["Resources"].items()
-            if "Condition" not in resource or is_condition_true(resource["Condition"], self.names)
-        }
+        resources: Mapping[str, Any] = self.template["Resources"]
+        for logical_id, resource in resources.items():
+            if "Condition" in resource:
+                raise UnknownExpressionError(f"no reading of the condition of {logical_id}")
+        return resources
 
     def properties(self, logical_id: str) -> Properties:
-        properties = resolve_value(self.resources[logical_id].get("Properties", {}), self.names)
-        return {} if properties is NO_VALUE else properties
+        properties: Properties = resolve_value(
+            self.resources[logical_id].get("Properties", {}), self.names
+        )
+        return properties
 
     def read_description(self, logical_id: str) -> Properties:
         """Return the resource as its service describes it, or the endpoint's record of it."""
@@ -203,8 +201,6 @@ class _StackReader:
         if logical_id not in self.physical_ids:
             raise AbsentResourceError(f"{logical_id} is in the template and not in the stack")
         type_ = self.resources[logical_id]["Type"]
-        if type_ == "AWS::CDK::Metadata":
-            return self.properties(logical_id)
         if find_fidelity(type_).level is FidelityLevel.RECORDED:
             if logical_id not in self._custom_resources:
                 raise AbsentResourceError(

@@ -1,7 +1,7 @@
 """The scheduler: chooses a pod's node and its claims' devices (DRA, resource.k8s.io/v1).
 
-Left out: preemption and priorities, sidecars, preferred and pod affinity, topology spread, volumes,
-matchFields, the operators Gt and Lt. Of resource claims: claims named by resourceClaimName,
+Left out: preemption and priorities, sidecars, pod affinity, topology spread and volumes. A pod with
+node affinity is never placed. Of resource claims: claims named by resourceClaimName,
 DeviceClass objects (a device is of the class that has its driver's name), allocationMode All,
 firstAvailable, adminAccess, device taints, shared counters, slices without nodeName, and older pool
 generations. Of CEL only equalities of attributes, joined by &&, work: other expressions match no
@@ -167,18 +167,9 @@ def is_tolerated(taint: Mapping[str, str], toleration: Mapping[str, str]) -> boo
 
 
 def is_node_selected(pod: Object, labels: Mapping[str, str]) -> bool:
-    """Tell whether a node's labels match the pod's nodeSelector and its required node affinity."""
-    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    terms = (
-        [term.get("matchExpressions", []) for term in required["nodeSelectorTerms"]]
-        if required
-        else []
-    )
-    is_near = not required or any(
-        term and all(_match_expression(row, labels) for row in term) for term in terms
-    )
-    return is_near and pod["spec"].get("nodeSelector", {}).items() <= labels.items()
+    """Tell whether a node's labels match the pod's nodeSelector; no node matches an affinity."""
+    has_affinity = "nodeAffinity" in pod["spec"].get("affinity", {})
+    return not has_affinity and pod["spec"].get("nodeSelector", {}).items() <= labels.items()
 
 
 def sum_requests(pod: Object) -> dict[str, Fraction]:
@@ -353,14 +344,3 @@ def _read_requests(container: Object) -> dict[str, Fraction]:
 def _add_amounts(total: dict[str, Fraction], amounts: Mapping[str, Fraction]) -> None:
     for name, amount in amounts.items():
         total[name] = total.get(name, Fraction(0)) + amount
-
-
-def _match_expression(row: Object, labels: Mapping[str, str]) -> bool:
-    key = row["key"]
-    values = row.get("values", [])
-    return {
-        "In": labels.get(key) in values,
-        "NotIn": labels.get(key) not in values,
-        "Exists": key in labels,
-        "DoesNotExist": key not in labels,
-    }.get(row["operator"], False)

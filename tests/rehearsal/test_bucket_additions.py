@@ -21,24 +21,6 @@ def test_a_bucket_with_an_object_does_not_delete(endpoint, deploy, delete, held)
     assert delete(stack) == "DELETE_FAILED"
 
 
-def test_a_bucket_with_an_old_version_does_not_delete(endpoint, deploy, delete, held):
-    stack = deploy(bucket(VersioningConfiguration={"Status": "Enabled"}))
-    name = held(stack.name)["Bucket"].physical_id
-    endpoint.client("s3").put_object(Bucket=name, Key="k", Body=b"x")
-    endpoint.client("s3").delete_object(Bucket=name, Key="k")
-
-    assert delete(stack) == "DELETE_FAILED"
-
-
-def test_a_retained_bucket_outlives_its_stack(endpoint, deploy, delete):
-    stack = deploy(bucket("Retain", BucketName="outlives"))
-    assert delete(stack) == "DELETE_COMPLETE"
-    assert (
-        endpoint.client("s3").head_bucket(Bucket="outlives")["ResponseMetadata"]["HTTPStatusCode"]
-        == 200
-    )
-
-
 def test_a_retained_bucket_is_adopted_with_its_objects(endpoint, deploy, delete, change_set):
     resources = bucket("Retain", BucketName="adopted")
     delete(deploy(resources))
@@ -46,12 +28,6 @@ def test_a_retained_bucket_is_adopted_with_its_objects(endpoint, deploy, delete,
 
     assert change_set(resources, adopt=True) == "CREATE_COMPLETE"
     assert endpoint.client("s3").get_object(Bucket="adopted", Key="k")["Body"].read() == b"x"
-
-
-def test_rejects_an_existing_bucket_when_no_adoption_is_asked_for(deploy, delete, change_set):
-    resources = bucket("Retain", BucketName="not-adopted")
-    delete(deploy(resources))
-    assert change_set(resources, adopt=False) == "ROLLBACK_COMPLETE"
 
 
 @pytest.mark.parametrize(

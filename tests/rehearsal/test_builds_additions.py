@@ -118,11 +118,3 @@ def test_a_tag_that_is_not_there_is_refused_as_ecr_refuses_it(endpoint, refusal)
         imageIds=[{"imageTag": "none"}],
     )
     assert code == "ImageNotFoundException"
-
-
-def test_what_is_pushed_says_that_it_is_no_image(endpoint, played):
-    played()
-    (image,) = endpoint.client("ecr").batch_get_image(
-        repositoryName="played", imageIds=[{"imageTag": "1"}]
-    )["images"]
-    assert "no layers: put here by a played build" in image["imageManifest"]

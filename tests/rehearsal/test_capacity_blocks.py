@@ -185,12 +185,3 @@ def test_ec2_takes_the_instances_30_minutes_before_an_end_that_comes_early(endpo
 
     assert (running, until(fleet.states, [])) == (["running"], [])
     assert len(fleet.scale_downs()) == 1
-
-
-def test_a_block_outlives_a_restart(tmp_path):
-    with AwsEndpoint(region="us-east-2", state_dir=tmp_path / "state") as running:
-        running.set_blocks({"cr-0123456789abcdef0": BLOCK})
-        running.stop()
-        running.start()
-        [row] = running.client("ec2").describe_capacity_reservations()["CapacityReservations"]
-    assert row["EndDate"] == BLOCK.ends

@@ -16,22 +16,11 @@ def test_a_protected_cluster_refuses_its_deletion(endpoint, deploy, refusal):
     )
 
 
-def test_a_stack_with_a_protected_cluster_does_not_delete(deploy, delete):
-    assert delete(deploy(cluster("protected-stack", DeletionProtection=True))) == "DELETE_FAILED"
-
-
 def test_a_cluster_goes_when_its_protection_is_lifted(endpoint, deploy, delete):
     stack = deploy(cluster("lifted", DeletionProtection=True))
     deploy(cluster("lifted", DeletionProtection=False), stack.name, update=True)
     assert delete(stack) == "DELETE_COMPLETE"
     assert "lifted" not in endpoint.client("eks").list_clusters()["clusters"]
-
-
-def test_protection_can_be_lifted_by_the_api(endpoint, deploy):
-    eks = endpoint.client("eks")
-    deploy(cluster("by-api", DeletionProtection=True))
-    eks.update_cluster_config(name="by-api", deletionProtection=False)
-    assert eks.describe_cluster(name="by-api")["cluster"]["deletionProtection"] is False
 
 
 def test_rejects_the_deletion_of_a_cluster_with_node_groups(endpoint, deploy, refusal):
@@ -134,25 +123,12 @@ def test_a_node_group_follows_its_launch_template(endpoint, deploy):
     assert (found["launchTemplate"]["version"], found["capacityType"]) == ("2", "CAPACITY_BLOCK")
 
 
-def test_ec2_knows_the_reservation_that_a_launch_template_names(endpoint, deploy):
-    name = "cr-00000000000000abc"
-    deploy({"Template": launch_template(name)})
-    ec2 = endpoint.client("ec2")
-    rows = ec2.describe_capacity_reservations(CapacityReservationIds=[name])["CapacityReservations"]
-    assert [(row["CapacityReservationId"], row["State"]) for row in rows] == [(name, "active")]
-
-
 def test_rejects_a_capacity_block_without_a_launch_template(deploy):
     reasons = deploy(nodegroup("no-template", CapacityType="CAPACITY_BLOCK")).reasons
     assert any(
         "A launch template is required for capacity type CAPACITY_BLOCK" in reason
         for reason in reasons
     )
-
-
-def test_rejects_a_launch_template_that_is_not_there(deploy):
-    reasons = deploy(nodegroup("lost", LaunchTemplate={"Id": "lt-0", "Version": "1"})).reasons
-    assert any("Launch template lt-0 does not exist" in reason for reason in reasons)
 
 
 @pytest.mark.parametrize(

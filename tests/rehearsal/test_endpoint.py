@@ -34,21 +34,6 @@ def gone(process: int) -> bool:
     return False
 
 
-def test_a_client_is_made_once_for_each_account_and_region():
-    asked = AwsEndpoint(account="111122223333", region="us-east-2", port=1)
-    first = asked.client("sts")
-    asked.account = "444455556666"
-    asked.region = "us-west-2"
-    second = asked.client("sts")
-
-    said = [
-        (one._request_signer._credentials.access_key, one.meta.region_name)
-        for one in (first, second)
-    ]
-    assert said == [("111122223333", "us-east-2"), ("444455556666", "us-west-2")]
-    assert asked.client("sts") is second
-
-
 def test_it_listens_on_loopback_only(endpoint):
     addresses = {
         address[4][0] for address in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
@@ -127,11 +112,6 @@ def test_it_can_be_run_by_itself_until_interrupted():
     assert code == 0
 
 
-def test_the_caller_settings_do_not_reach_it(monkeypatch, endpoint):
-    monkeypatch.setenv("AWS_PROFILE", "production")
-    assert not [name for name in endpoint._environment_variables() if name.startswith("AWS_")]
-
-
 def test_clients_are_told_of_no_other_endpoint_or_credential(endpoint, tmp_path):
     said = endpoint.client_environment(tmp_path)
     assert {said["AWS_ENDPOINT_URL"], said["AWS_ENDPOINT_URL_S3"]} == {endpoint.url}
@@ -148,24 +128,6 @@ def test_a_proxy_is_not_asked_for_the_endpoint(monkeypatch, endpoint, tmp_path):
     assert not any(
         {**os.environ, **endpoint.client_environment(tmp_path)}[name] for name in PROXY_VARIABLES
     )
-
-
-def test_an_environment_of_other_requirements_is_made_anew(tmp_path, monkeypatch):
-    calls = []
-    monkeypatch.setattr(
-        "rehearsal.aws.installation.venv.create", lambda *_, **more: calls.append(more["clear"])
-    )
-    monkeypatch.setattr(
-        "rehearsal.aws.installation.subprocess.run",
-        lambda command, **_: subprocess.CompletedProcess(command, 0),
-    )
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python").touch()
-    (tmp_path / "requirements.sha256").write_text("of another day")
-
-    ensure_python(tmp_path, lambda _: None)
-
-    assert calls == [True]
 
 
 def test_a_failed_installation_is_not_taken_for_one(tmp_path, monkeypatch):

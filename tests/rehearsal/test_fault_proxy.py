@@ -17,7 +17,6 @@ from doubles.fault_proxy.rules import (
     AnswerLossFault,
     DropFault,
     FaultRule,
-    StatusFault,
 )
 
 PAYLOAD = bytes(range(256)) * 4096  # 1 MiB, several pieces
@@ -133,17 +132,13 @@ def test_a_lost_answer_was_asked_and_done(proxy, connection, asked):
 
 
 @pytest.mark.parametrize("path", ["/x", "/chunked"])
-@pytest.mark.parametrize("after", [1, 300_000, 1_000_000])
-def test_a_cut_answer_ends_within_its_body(proxy, connection, path, after):
-    proxy.use(FaultRule(fault=AnswerCutFault(after=after)))
-    ended = broken(connection, path)
-    assert (isinstance(ended, http.client.IncompleteRead), proxy.log[0].answer_bytes) == (
-        True,
-        after,
-    )
+def test_a_cut_answer_ends_within_its_body(proxy, connection, path):
+    proxy.use(FaultRule(fault=AnswerCutFault(after=300_000)))
+    assert isinstance(broken(connection, path), http.client.IncompleteRead)
+    assert proxy.log[0].answer_bytes == 300_000
 
 
-@pytest.mark.parametrize("at", [None, 0, 300_000, len(PAYLOAD) - 1])
+@pytest.mark.parametrize("at", [None, 0, len(PAYLOAD) - 1])
 def test_a_corrupt_answer_differs_in_one_byte(proxy, connection, at):
     proxy.use(FaultRule(fault=AnswerCorruptionFault(at=at)))
     said = get(connection)[1]
@@ -180,16 +175,6 @@ def test_a_rule_fits_only_what_it_names(proxy, connection, rule, path, method):
         200,
         500,
     ]
-
-
-def test_the_first_rule_that_fires_decides(proxy, connection):
-    proxy.use(
-        FaultRule(fault=StatusFault(status=503, code="A"), times=1),
-        FaultRule(fault=StatusFault(status=500, code="B"), times=1),
-    )
-
-    assert outcomes(connection, 3) == [503, 500, 200]
-    assert proxy.fault_counts == (1, 1)
 
 
 def test_the_log_tells_what_was_asked_and_what_became_of_it(proxy, connection):

@@ -67,13 +67,12 @@ def test_a_stream_in_chunks_of_aws_arrives_decoded(endpoint, proxy, s3, bucket):
     assert (status, s3.get_object(Bucket=bucket, Key="k")["Body"].read() == said) == (200, True)
 
 
-@pytest.mark.parametrize("service", ["secretsmanager", "sts", "ec2", "cloudwatch", "eks"])
+@pytest.mark.parametrize("service", ["secretsmanager", "sts", "ec2", "eks"])
 def test_an_sdk_reads_the_error_in_every_protocol(endpoint, proxy, service, refusal):
     calls = {
         "secretsmanager": "list_secrets",
         "sts": "get_caller_identity",
         "ec2": "describe_vpcs",
-        "cloudwatch": "list_metrics",
         "eks": "list_clusters",
     }
     proxy.use(FaultRule(fault=THROTTLING_FAULT))

@@ -52,12 +52,6 @@ def limits(endpoint):
     return {one["BudgetName"]: float(one["BudgetLimit"]["Amount"]) for one in listed}
 
 
-def test_a_budget_takes_another_limit_in_place(endpoint, deploy, name):
-    stack = deploy(budget(name))
-    again = deploy(budget(name, 300), stack.name, update=True)
-    assert (again.status, limits(endpoint)[name]) == ("UPDATE_COMPLETE", 300)
-
-
 def test_a_budget_keeps_whom_it_tells_while_its_limit_changes(endpoint, deploy, name):
     stack = deploy(budget(name))
     deploy(budget(name, 300), stack.name, update=True)
@@ -65,15 +59,6 @@ def test_a_budget_keeps_whom_it_tells_while_its_limit_changes(endpoint, deploy, 
         AccountId=endpoint.account, BudgetName=name
     )
     assert [one["Threshold"] for one in told["Notifications"]] == [80]
-
-
-def test_rejects_other_notifications_under_the_same_name(endpoint, deploy, name):
-    stack = deploy(budget(name))
-    other = {**TOLD, "Notification": {**TOLD["Notification"], "Threshold": 90}}
-    again = deploy(budget(name, 250, other), stack.name, update=True)
-
-    assert any("already exists" in reason for reason in again.reasons)
-    assert name in limits(endpoint)
 
 
 def notification(percent):
@@ -93,23 +78,6 @@ def test_notifications_of_a_budget_are_listed_page_by_page(endpoint, deploy, nam
         [150, 200],
         [300],
     ]
-
-
-def test_a_budget_takes_no_eleventh_notification(deploy, name):
-    stack = deploy(budget(name, 250, *map(notification, range(10, 121, 10))))
-    assert any("at most 10 notifications" in reason for reason in stack.reasons)
-
-
-def test_a_budget_of_another_name_takes_the_place_of_the_first(endpoint, deploy, name):
-    stack = deploy(budget(name))
-    deploy(budget(f"{name}-other"), stack.name, update=True)
-    assert {one for one in limits(endpoint) if one.startswith(name)} == {f"{name}-other"}
-
-
-def test_a_stack_goes_whose_budget_is_gone_already(endpoint, deploy, delete, name):
-    stack = deploy(budget(name))
-    client(endpoint, "budgets").delete_budget(AccountId=endpoint.account, BudgetName=name)
-    assert delete(stack) == "DELETE_COMPLETE"
 
 
 @pytest.fixture

@@ -239,41 +239,6 @@ def test_two_images_are_built_one_after_the_other_where_the_account_runs_one_bui
     assert first[1] <= second[0]
 
 
-def test_a_source_that_lacks_a_file_of_the_recipe_fails_the_build(deploy_image, delete) -> None:
-    stack = deploy_image(WHOLE, without="images/tandem/requirements.txt")
-    delete(stack)
-    assert '"/images/tandem/requirements.txt": not found' in stack.reasons
-
-
-@pytest.mark.proof
-def test_a_source_that_is_not_there_fails_its_own_phase(deploy_image, delete) -> None:
-    def elsewhere(resources: Any) -> None:
-        (project,) = [
-            each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"
-        ]
-        project["Properties"]["Source"]["Location"] = "cdk-tandem-assets/none.zip"
-
-    stack = deploy_image(WHOLE, resources=elsewhere)
-    delete(stack)
-
-    assert "phase DOWNLOAD_SOURCE of the build ended FAILED (NoSuchKey" in stack.reasons
-
-
-@pytest.mark.proof
-def test_a_command_that_the_stand_in_does_not_know_fails_the_build(deploy_image, delete) -> None:
-    def renamed(resources: Any) -> None:
-        (project,) = [
-            each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"
-        ]
-        source = project["Properties"]["Source"]
-        source["BuildSpec"] = source["BuildSpec"].replace("- docker push", "- podman push")
-
-    stack = deploy_image(WHOLE, resources=renamed)
-    delete(stack)
-
-    assert "knows no command podman" in stack.reasons
-
-
 def test_a_function_that_may_not_ask_says_so(deploy_image, delete) -> None:
     def unknown(resources: Any) -> None:
         resources["Image"]["Properties"]["Repository"] = "another"

@@ -16,23 +16,6 @@ def test_a_subnet_by_zone_id_lies_in_that_zone(endpoint, deploy, held, zone, nam
     assert (found["AvailabilityZoneId"], found["AvailabilityZone"]) == (zone, name)
 
 
-def test_a_vpc_is_described_with_every_range_of_it(endpoint):
-    ec2 = endpoint.client("ec2")
-    vpc_id = ec2.create_vpc(CidrBlock="10.60.0.0/16")["Vpc"]["VpcId"]
-
-    for block in ("100.64.0.0/16", "100.65.0.0/16"):
-        ec2.associate_vpc_cidr_block(VpcId=vpc_id, CidrBlock=block)
-
-    (vpc,) = ec2.describe_vpcs(VpcIds=[vpc_id])["Vpcs"]
-    ranges = [
-        (item["CidrBlock"], item["CidrBlockState"]["State"])
-        for item in vpc["CidrBlockAssociationSet"]
-    ]
-    assert ranges == [
-        (block, "associated") for block in ("10.60.0.0/16", "100.64.0.0/16", "100.65.0.0/16")
-    ]
-
-
 def test_rejects_a_nat_gateway_without_an_address(deploy):
     nat = {"Type": "AWS::EC2::NatGateway", "Properties": {"SubnetId": {"Ref": "Subnet"}}}
     stack = deploy({**NETWORK, "Subnet": subnet(), "Nat": nat})
@@ -85,32 +68,6 @@ def test_a_rule_resource_is_a_rule_of_its_group(endpoint, deploy, held):
     ]
 
 
-def test_a_removed_rule_resource_takes_only_its_rule(endpoint, deploy, held):
-    stack = deploy(
-        {
-            **GROUP,
-            "Rule": rule("https"),
-            "Other": {
-                **rule("dns"),
-                "Properties": {**rule("dns")["Properties"], "FromPort": 53, "ToPort": 53},
-            },
-        }
-    )
-    deploy({**GROUP, "Rule": rule("https")}, stack.name, update=True)
-    group = held(stack.name)["Group"].physical_id
-
-    (found,) = endpoint.client("ec2").describe_security_groups(GroupIds=[group])["SecurityGroups"]
-
-    assert [item["FromPort"] for item in found["IpPermissions"]] == [443]
-
-
-def test_rejects_the_same_rule_twice(deploy):
-    assert (
-        "the specified rule already exists"
-        in deploy({**GROUP, "Rule": rule("a"), "Again": rule("a")}).reasons
-    )
-
-
 def test_a_changed_flow_log_is_replaced(endpoint, deploy, held):
     def logs(traffic):
         said = {
@@ -139,29 +96,3 @@ def test_a_renewed_reservation_is_a_new_version_of_the_same_template(endpoint, d
     versions = endpoint.client("ec2").describe_launch_template_versions(LaunchTemplateId=first)
     assert (second.physical_id, second.differences) == (first, ())
     assert [item["VersionNumber"] for item in versions["LaunchTemplateVersions"]] == [2, 1]
-
-
-def test_a_launch_template_made_by_api_keeps_every_field(endpoint):
-    ec2 = endpoint.client("ec2")
-    data = {
-        "InstanceMarketOptions": {
-            "MarketType": "spot",
-            "SpotOptions": {"SpotInstanceType": "one-time"},
-        },
-        "NetworkInterfaces": [
-            {
-                "DeviceIndex": 1,
-                "NetworkCardIndex": 3,
-                "InterfaceType": "efa-only",
-                "Groups": ["sg-1"],
-            }
-        ],
-        "CpuOptions": {"CoreCount": 8, "ThreadsPerCore": 1},
-    }
-    ec2.create_launch_template(LaunchTemplateName="by-api", LaunchTemplateData=data)
-
-    (found,) = ec2.describe_launch_template_versions(LaunchTemplateName="by-api")[
-        "LaunchTemplateVersions"
-    ]
-
-    assert found["LaunchTemplateData"] == data

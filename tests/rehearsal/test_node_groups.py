@@ -7,13 +7,13 @@ import itertools
 import re
 import time
 import urllib.error
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
 from twin_looking import client, until
-from twin_resources import launch_template, nodegroup, subnet
+from twin_resources import launch_template, nodegroup
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fleet_behavior import FleetBehavior
@@ -112,30 +112,6 @@ def test_size_0_terminates_every_instance(group):
     assert [one["State"]["Name"] for one in fleet.instances()] == ["terminated", "terminated"]
 
 
-def test_a_raise_that_is_taken_back_while_instances_are_pending_leaves_none(endpoint, group):
-    fleet = group()
-    endpoint.set_fleet(FROZEN)
-    fleet.scale(2)
-    endpoint.set_fleet(QUICK)
-    fleet.scale(0)
-
-    assert until(fleet.states, []) == []
-
-
-def test_terminated_instances_leave_no_volume(group):
-    fleet = group()
-    fleet.raised(1)
-    disks = [
-        disk["Ebs"]["VolumeId"] for one in fleet.instances() for disk in one["BlockDeviceMappings"]
-    ]
-    fleet.scale(0)
-    until(fleet.states, [])
-
-    listed = fleet.ec2.describe_volumes()["Volumes"]
-
-    assert (len(disks), [one for one in listed if one["VolumeId"] in disks]) == (1, [])
-
-
 # updates
 
 
@@ -153,23 +129,11 @@ def test_an_update_is_in_progress_until_the_instances_run(endpoint, group):
     )
 
 
-def test_an_update_is_in_progress_until_the_surplus_is_terminated(endpoint, group):
+def test_rejects_sizes_out_of_order(group, refusal):
     fleet = group()
-    fleet.raised(1)
-    endpoint.set_fleet(FROZEN)
-    update = fleet.scale(0)
-    before = fleet.update(update)
-    endpoint.set_fleet(replace(FROZEN, clock_offset_s=3601))
-
-    assert (before, fleet.states(), fleet.update(update)) == ("InProgress", [], "Successful")
-
-
-@pytest.mark.parametrize(
-    "scaling", [{"desiredSize": 3}, {"minSize": 1}, {"minSize": 2, "desiredSize": 1}]
-)
-def test_rejects_sizes_out_of_order(group, refusal, scaling):
-    fleet = group()
-    code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig=scaling)
+    code = refusal(
+        fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 3}
+    )
     assert (code, fleet.states()) == ("InvalidParameterException", [])
 
 
@@ -184,11 +148,6 @@ def test_a_deploy_that_touches_a_raised_node_group_terminates_its_instances(grou
 
     assert until(fleet.states, []) == []
     assert fleet.described()["scalingConfig"]["desiredSize"] == 0
-
-
-def test_a_node_group_created_with_a_size_is_active_when_its_instances_run(group):
-    fleet = group(ScalingConfig={"MinSize": 0, "DesiredSize": 2, "MaxSize": 2})
-    assert (fleet.described()["status"], fleet.states()) == ("ACTIVE", ["running", "running"])
 
 
 def test_a_node_group_whose_version_changes_refuses_a_size_until_its_instances_are_replaced(
@@ -225,7 +184,7 @@ def test_a_deploy_that_does_not_touch_a_raised_node_group_leaves_it_raised(group
 
 
 def test_an_instance_carries_the_tags_of_eks(group):
-    fleet = group()
+    fleet = group(Tags={"team": "blue"})  # of the node group alone
     fleet.raised(1)
     [instance] = fleet.instances()
 
@@ -238,15 +197,6 @@ def test_an_instance_carries_the_tags_of_eks(group):
         f"k8s.io/cluster-autoscaler/{fleet.name}": "owned",
         f"kubernetes.io/cluster/{fleet.name}": "owned",
     }
-
-
-def test_an_instance_does_not_carry_the_node_group_tags(group):
-    fleet = group(Tags={"team": "blue"})
-    fleet.raised(1)
-    [instance] = fleet.instances()
-
-    assert fleet.described()["tags"]["team"] == "blue"
-    assert "team" not in tags(instance)
 
 
 @pytest.fixture
@@ -296,32 +246,6 @@ def test_the_launch_template_tags_instance_and_volume(endpoint, deploy):
         "volume",
         333,
     )
-
-
-def test_instances_spread_over_the_subnets_and_lie_in_their_zones(endpoint, deploy):
-    name = f"fleet-{next(_NUMBER)}"
-    two = {
-        **nodegroup(name, Subnets=[{"Ref": "Subnet"}, {"Ref": "Other"}]),
-        "Other": {
-            **subnet(AvailabilityZoneId="use2-az2"),
-            "Properties": {
-                "VpcId": {"Ref": "Vpc"},
-                "CidrBlock": "10.0.16.0/20",
-                "AvailabilityZoneId": "use2-az2",
-            },
-        },
-    }
-    deploy(two)
-    fleet = seen(endpoint, name)
-    fleet.raised(2)
-    zones = {
-        one["SubnetId"]: one["AvailabilityZone"] for one in fleet.ec2.describe_subnets()["Subnets"]
-    }
-
-    places = {one["SubnetId"]: one["Placement"]["AvailabilityZone"] for one in fleet.instances()}
-
-    assert set(places) == set(fleet.described()["subnets"])
-    assert places == {place: zones[place] for place in places}
 
 
 # the Auto Scaling group
@@ -457,38 +381,14 @@ def test_what_eks_ignores_is_refilled_until_launches_are_suspended(endpoint, gro
     assert fleet.states() == []
 
 
-@pytest.mark.parametrize(
-    "sizes", [{"DesiredCapacity": 3}, {"MinSize": 3}, {"MaxSize": 1, "DesiredCapacity": 2}]
-)
-def test_rejects_sizes_of_the_auto_scaling_group_out_of_order(group, refusal, sizes):
+def test_rejects_sizes_of_the_auto_scaling_group_out_of_order(group, refusal):
     fleet = group()
     code = refusal(
-        fleet.scaling.update_auto_scaling_group, AutoScalingGroupName=fleet.group_name(), **sizes
+        fleet.scaling.update_auto_scaling_group,
+        AutoScalingGroupName=fleet.group_name(),
+        DesiredCapacity=3,
     )
     assert (code, fleet.states()) == ("ValidationError", [])
-
-
-def test_the_desired_capacity_follows_a_bound_that_it_breaks(group):
-    fleet = group()
-    resized(fleet, MinSize=1)
-    raised = until(fleet.states, ["running"])
-    resized(fleet, MinSize=0, MaxSize=0)
-
-    assert (raised, until(fleet.states, []), described(fleet)["DesiredCapacity"]) == (
-        ["running"],
-        [],
-        0,
-    )
-
-
-def test_an_instance_terminated_by_id_stays_away_at_size_0(endpoint, group):
-    fleet = group()
-    fleet.raised(1)
-    endpoint.set_fleet(replace(QUICK, keeps_surplus=True))
-    fleet.scale(0)
-    fleet.ec2.terminate_instances(InstanceIds=[one["InstanceId"] for one in fleet.instances()])
-
-    assert until(fleet.states, []) == []
 
 
 # deletion
@@ -505,31 +405,6 @@ def test_a_node_group_is_deleting_until_its_instances_are_gone(endpoint, group, 
     assert during == ("DELETING", ["shutting-down"])
     assert refusal(fleet.eks.describe_nodegroup, **fleet.identity) == "ResourceNotFoundException"
     assert fleet.states() == []
-
-
-def test_the_auto_scaling_group_goes_with_its_node_group(group):
-    fleet = group()
-    name = fleet.group_name()
-    fleet.eks.delete_nodegroup(**fleet.identity)
-    assert (
-        fleet.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])[
-            "AutoScalingGroups"
-        ]
-        == []
-    )
-
-
-def test_a_node_group_that_is_being_deleted_refuses_a_size(endpoint, group, refusal):
-    fleet = group()
-    fleet.raised(1)
-    endpoint.set_fleet(FROZEN)
-    fleet.eks.delete_nodegroup(**fleet.identity)
-
-    code = refusal(
-        fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0}
-    )
-
-    assert code == "ResourceInUseException"
 
 
 def test_a_stack_with_a_raised_node_group_deletes_it_with_its_instances(group, delete):
@@ -563,17 +438,6 @@ def test_without_capacity_no_instance_starts(endpoint, group):
     assert "InsufficientInstanceCapacity" in issue["message"]
 
 
-def test_a_degraded_node_group_takes_size_0_and_stays_degraded(endpoint, group):
-    fleet = group()
-    endpoint.set_fleet(replace(QUICK, no_capacity=True))
-    fleet.scale(2)
-    endpoint.set_fleet(QUICK)
-    fleet.scale(0)
-    until(fleet.states, [])
-
-    assert fleet.described()["status"] == "DEGRADED"
-
-
 def test_a_degraded_node_group_is_active_when_it_has_grown(endpoint, group):
     fleet = group()
     endpoint.set_fleet(replace(QUICK, no_capacity=True))
@@ -591,15 +455,6 @@ def test_a_stack_fails_where_its_node_group_finds_no_capacity(endpoint, deploy):
 
     assert any("AsgInstanceLaunchFailures" in reason for reason in stack.reasons)
     assert name not in endpoint.client("eks").list_clusters()["clusters"]
-
-
-def test_half_of_the_instances_start(endpoint, group):
-    fleet = group()
-    endpoint.set_fleet(replace(QUICK, half=True))
-    fleet.scale(2)
-
-    assert until(fleet.states, ["running"]) == ["running"]
-    assert fleet.described()["status"] == "DEGRADED"
 
 
 @pytest.mark.parametrize(("fault", "size"), [("ignores_request", 1), ("keeps_surplus", 0)])
@@ -643,30 +498,6 @@ def test_a_throttled_update_is_refused_and_changes_nothing(endpoint, group, refu
     )
 
 
-def test_the_slow_factor_multiplies_the_delays(endpoint, group):
-    fleet = group()
-    slow = FleetBehavior(start_delay_s=10, stop_delay_s=10, slow_factor=10)
-    endpoint.set_fleet(slow)
-    fleet.scale(1)
-    seen_at = {}
-    for offset in (50, 101):
-        endpoint.set_fleet(replace(slow, clock_offset_s=offset))
-        seen_at[offset] = fleet.states()
-
-    assert seen_at == {50: ["pending"], 101: ["running"]}
-
-
-def test_only_the_named_node_group_has_the_knobs(endpoint, group):
-    one = group()
-    other = group()
-    endpoint.set_fleet(FleetBehavior(no_capacity=True, only=f"{one.name}/fleet"))
-    for fleet in (one, other):
-        fleet.scale(1)
-
-    assert until(other.states, ["running"]) == ["running"]
-    assert one.states() == []
-
-
 def test_the_clock_moves_delays_and_launch_times(endpoint, group):
     fleet = group()
     endpoint.set_fleet(replace(FROZEN, clock_offset_s=7200))
@@ -695,14 +526,6 @@ def test_rejects_a_knob_that_is_none(endpoint, said):
     with pytest.raises(urllib.error.HTTPError) as refused:
         endpoint.put_fleet(said)
     assert refused.value.code == 400
-
-
-def test_the_endpoint_has_the_same_knobs_and_defaults_as_its_client(endpoint):
-    endpoint.set_fleet()
-    assert {name: endpoint.read_fleet()[name] for name in asdict(FleetBehavior())} == asdict(
-        FleetBehavior()
-    )
-    assert set(endpoint.read_fleet()) == {field.name for field in fields(FleetBehavior)} | {"now"}
 
 
 def made(running, desired):

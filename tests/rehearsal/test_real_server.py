@@ -99,27 +99,6 @@ def test_a_started_server_answers_on_its_own_port(server):
     assert f"--port {running.port}" in running.read_page("/health")
 
 
-def test_the_openmp_of_the_environment_is_preloaded_where_it_is(server, tmp_path):
-    running = server(SERVES)
-    interpreter = tmp_path / "bin" / "python"
-    interpreter.parent.mkdir()
-    running.interpreter.rename(interpreter)
-    running.interpreter = interpreter
-    assert "LD_PRELOAD" not in running.variables()
-
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "libiomp5.so").touch()
-
-    assert running.variables()["LD_PRELOAD"] == str(tmp_path / "lib" / "libiomp5.so")
-
-
-def test_nothing_of_a_stopped_server_is_left(server):
-    running = server(SERVES).start()
-    group = running.process_group
-    running.stop()
-    assert gone(group)
-
-
 def test_a_server_that_ends_at_its_start_shows_the_end_of_its_log(server):
     with pytest.raises(
         VllmSetupError, match=r"(?s)vLLM base ended before it was ready.*no such weights.*code 7"
@@ -170,14 +149,6 @@ def test_two_servers_are_told_apart_by_speculation_alone(speculation):
     assert variant[: len(base)] == base
     assert variant[len(base)] == "--speculative-config"
     assert len(variant) == len(base) + 2
-
-
-def test_no_prompt_is_answered_from_a_prefix_cache():
-    assert "--no-enable-prefix-caching" in server_arguments(Path("smollm2"), 8801, None)
-
-
-def test_no_arm_schedules_ahead_of_the_other():
-    assert "--no-async-scheduling" in server_arguments(Path("smollm2"), 8801, None)
 
 
 def test_a_server_is_told_no_path_of_this_machine():

@@ -31,39 +31,6 @@ def test_the_function_of_a_custom_resource_is_never_invoked(endpoint, everything
     ] == []
 
 
-def custom(**properties):
-    return {"Thing": {"Type": "Custom::AWSCDK-EKS-KubernetesResource", "Properties": properties}}
-
-
-def test_an_updated_custom_resource_is_listed_as_it_now_is(endpoint, deploy):
-    stack = deploy(
-        custom(ServiceToken="arn:aws:lambda:us-east-2:222233334444:function:f", Manifest="1")
-    )
-    deploy(
-        custom(ServiceToken="arn:aws:lambda:us-east-2:222233334444:function:f", Manifest="2"),
-        stack.name,
-        update=True,
-    )
-
-    assert [
-        item["Properties"]["Manifest"]
-        for item in endpoint.list_custom_resources()
-        if item["Stack"] == stack.name
-    ] == ["2"]
-
-
-@pytest.mark.usefixtures("everything")
-def test_an_export_in_use_keeps_its_stack(endpoint, refusal):
-    code = refusal(endpoint.client("cloudformation").delete_stack, StackName="producer")
-    assert code == "ValidationError"
-
-
-def test_an_instance_profile_is_referred_to_by_name(endpoint, everything):
-    name = everything["Profile"].physical_id
-    found = endpoint.client("iam").get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
-    assert found["InstanceProfileName"] == name
-
-
 def bounded(boundary):
     trust = {"Version": "2012-10-17", "Statement": []}
     limit = (

@@ -51,20 +51,32 @@ def play(endpoint, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def changed(play):
-    """A deployed environment in which tests change this and that; none repairs it."""
-    found = play("changed")
-    found.deploy()
-    return found
+def deployed(play):
+    """The steps of an environment that is deployed as its templates say, and its stacks."""
+    steps = play("changed")
+    steps.bootstrap()
+    steps.deploy()
+    steps.check_resources()
+    return steps, list_kinds(steps.result)
 
 
-def rehearse(**options) -> RehearsalResult:
+@pytest.fixture(scope="module")
+def changed(deployed):
+    """The same steps, after a person changed the bucket; no test repairs it."""
+    steps, _ = deployed
+    steps.endpoint.client("s3").put_bucket_versioning(
+        Bucket=f"tandem-changed-{FICTITIOUS_ACCOUNT}",
+        VersioningConfiguration={"Status": "Suspended"},
+    )
+    return steps
+
+
+def rehearse() -> RehearsalResult:
     request = RehearsalRequest(
         name="post-us-east-2",
         environments=ROOT / "environments",
         experiments=ROOT / "experiments",
         is_quick=True,
-        **options,
     )
     result = run_rehearsal(request, [].append)
     assert (result.is_success, [step.outcome for step in result.steps if step.is_failure]) == (
@@ -80,9 +92,10 @@ def list_kinds(result: RehearsalResult) -> set[str]:
 
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
-def test_an_app_is_bootstrapped_deployed_and_held():
+def test_an_app_is_bootstrapped_deployed_and_held(deployed):
     """The short form: what it deploys is small; templates of the real app are in tests/stacks."""
-    assert list_kinds(rehearse(app_command=SMALL)) == {"Network", "Artifacts", "Cluster", "Fleet"}
+    _, kinds = deployed
+    assert kinds == {"Network", "Artifacts", "Cluster", "Fleet"}
 
 
 @pytest.mark.proof
@@ -159,12 +172,7 @@ def test_a_renewal_of_another_stack_and_stacks_that_anybody_may_destroy_fail(
 
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
-def test_a_resource_that_differs_fails_its_step_by_name(changed, endpoint):
-    endpoint.client("s3").put_bucket_versioning(
-        Bucket=f"tandem-changed-{FICTITIOUS_ACCOUNT}",
-        VersioningConfiguration={"Status": "Suspended"},
-    )
-
+def test_a_resource_that_differs_fails_its_step_by_name(changed):
     with pytest.raises(
         MissingEffectError, match=r"changed-Artifacts Bucket \(AWS::S3::Bucket\): VersioningConf"
     ):
@@ -200,21 +208,29 @@ def test_a_missing_cli_is_said(monkeypatch, tmp_path):
         CdkCli(endpoint=None, sandbox=None, work_folder=tmp_path).run("diff")
 
 
-def test_a_failing_first_step_ends_the_rehearsal(monkeypatch):
+def test_steps_follow_one_another_until_one_fails(monkeypatch):
     monkeypatch.setattr(
-        "rehearsal.aws.rehearsal_steps.AwsEndpoint.start",
-        lambda _: (_ for _ in ()).throw(OSError("no room")),
+        RehearsalSteps,
+        "quick_steps",
+        lambda _: iter([("first", lambda: "well"), ("second", fail), ("third", fail)]),
     )
     request = RehearsalRequest(
-        name="post-us-east-2", environments=ROOT / "environments", experiments=ROOT / "experiments"
+        name="post-us-east-2",
+        environments=ROOT / "environments",
+        experiments=ROOT / "experiments",
+        is_quick=True,
     )
 
-    found = run_rehearsal(request, lambda _: None)
+    result = run_rehearsal(request, lambda _: None)
 
-    assert [(step.name, step.outcome, step.is_failure) for step in found.steps] == [
-        ("start the endpoint", "no room", True)
+    assert [(step.name, step.outcome, step.is_failure) for step in result.steps] == [
+        ("first", "well", False),
+        ("second", "no room", True),
     ]
-    assert not found.is_success
+
+
+def fail() -> str:
+    raise OSError("no room")
 
 
 def rehearsed(*, differs: bool = False, failed: bool = False) -> RehearsalResult:

@@ -10,7 +10,6 @@ import yaml
 from shipped import ENVIRONMENTS
 
 from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, create_prerequisites, create_sandbox
-from tandem.declarations.faults import SpecError
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,16 +17,6 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def copied(tmp_path):
     return create_sandbox("post-us-east-2", ROOT / "environments", ROOT / "experiments", tmp_path)
-
-
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_every_committed_environment_can_be_copied(name, tmp_path):
-    assert (
-        create_sandbox(
-            name, ROOT / "environments", ROOT / "experiments", tmp_path
-        ).environment.account
-        == FICTITIOUS_ACCOUNT
-    )
 
 
 def test_the_original_account_is_nowhere_in_the_copy(copied):
@@ -51,15 +40,6 @@ def test_a_renewal_changes_the_reservation_and_nothing_else(copied):
     assert reservation != before.capacity.reservation_id
 
 
-def test_both_protections_are_lifted_together(copied):
-    copied.set_protection(is_on=False)
-    environment = copied.environment
-    assert (environment.termination_protection, environment.cluster.deletion_protection) == (
-        False,
-        False,
-    )
-
-
 def test_spot_nodes_get_no_reservation(tmp_path):
     name = next(
         name
@@ -74,11 +54,6 @@ def test_spot_nodes_get_no_reservation(tmp_path):
         ).environment.capacity.reservation_id
         is None
     )
-
-
-def test_rejects_an_edit_that_the_loader_refuses(copied):
-    with pytest.raises(SpecError):
-        copied.edit(lambda document: document.update(colour="blue"))
 
 
 @pytest.mark.endpoint

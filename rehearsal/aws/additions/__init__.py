@@ -1,8 +1,8 @@
 """Additions to MiniStack for the stacks of this project, put into its tables from outside.
 
-MiniStack has no plugin API, so each module here uses private names and lists them in `NEEDS`. The
-launcher refuses to start if one is missing: a version that moved them must never rehearse half a
-deploy.
+MiniStack has no plugin API, so each module here uses private names. The launcher reads them from
+the module's source and refuses to start if one is missing: a version that moved them must never
+rehearse half a deploy.
 """
 
 from __future__ import annotations

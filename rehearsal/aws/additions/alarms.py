@@ -23,20 +23,6 @@ from .handlers import (
     require_success,
 )
 
-NEEDS = {
-    cloudwatch: (
-        "_alarm_name_from_local_arn",
-        "_alarms",
-        "_composite_alarms",
-        "_delete_alarms",
-        "_dispatch_alarm_actions",
-        "_error",
-        "_put_composite_alarm",
-        "_resource_tags",
-    ),
-    provisioners: ("_cw_metric_alarm_record", "_physical_name", "_tag_map"),
-}
-
 _TYPE = "AWS::CloudWatch::CompositeAlarm"
 _METRIC_SHAPE = partial(service_model.request_shape, "cloudwatch", "PutMetricAlarm")
 _COMPOSITE_SHAPE = partial(service_model.request_shape, "cloudwatch", "PutCompositeAlarm")

@@ -8,27 +8,7 @@ from ministack.services import s3
 from ministack.services.cloudformation import provisioners
 
 from . import service_model
-from .handlers import add_stack_tags, require_success
-
-NEEDS = {
-    s3: (
-        "_bucket_policies",
-        "_buckets",
-        "_bucket_tags",
-        "_bucket_logging_config",
-        "_bucket_versioning",
-        "_delete_bucket",
-        "_delete_bucket_encryption",
-        "_delete_bucket_lifecycle",
-        "_delete_bucket_ownership_controls",
-        "_put_bucket_encryption",
-        "_put_bucket_lifecycle",
-        "_put_bucket_logging",
-        "_put_bucket_ownership_controls",
-        "_resolve_sse_write_headers",
-    ),
-    provisioners: ("_tag_map",),
-}
+from .handlers import add_stack_tags, require_success, wrap_changes
 
 # Properties that MiniStack's own handler applies (it drops the canned ACL, which fidelity.py says).
 # A template may have these, those of `_CONFIGURATIONS`, and Tags.
@@ -46,24 +26,8 @@ _MINISTACK_PROPERTIES = {
 def install(handlers: dict) -> None:
     """Wrap the bucket's handlers and add the refusals."""
     bucket = handlers["AWS::S3::Bucket"]
-    create = bucket["create"]
-    update = bucket["update"]
-
-    def create_and_configure(logical_id, properties, stack):
-        _refuse_unknown(properties)
-        name, attributes = create(logical_id, properties, stack)
-        _configure_bucket(name, {}, properties)
-        return name, attributes
-
-    def update_and_configure(physical_id, old, new, stack):
-        _refuse_unknown(new)
-        name, attributes = update(physical_id, old, new, stack)
-        if "VersioningConfiguration" in new:
-            s3._bucket_versioning[name] = new["VersioningConfiguration"]["Status"]
-        _configure_bucket(name, old if name == physical_id else {}, new)
-        return name, attributes
-
-    bucket.update(create=create_and_configure, update=update_and_configure, delete=_delete_bucket)
+    wrap_changes(bucket, before=_refuse_unknown, after=_configure_bucket)
+    bucket["delete"] = _delete_bucket
     _install_policy_check(handlers)
     _install_account_key()
     add_stack_tags("AWS::S3::Bucket")
@@ -73,9 +37,12 @@ def _refuse_unknown(properties):
     unknown = sorted(properties.keys() - _MINISTACK_PROPERTIES - _CONFIGURATIONS.keys() - {"Tags"})
     if unknown:
         raise ValueError(f"Encountered unsupported property {unknown[0]} in AWS::S3::Bucket")
+    return properties
 
 
-def _configure_bucket(name, old, new):
+def _configure_bucket(name, old, new, _attributes):
+    if old and "VersioningConfiguration" in new:
+        s3._bucket_versioning[name] = new["VersioningConfiguration"]["Status"]
     for property_, (put, operation, build_request, delete) in _CONFIGURATIONS.items():
         if property_ in new:
             require_success(

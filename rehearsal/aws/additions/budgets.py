@@ -20,19 +20,6 @@ from .handlers import (
     require_success,
 )
 
-NEEDS = {
-    budgets: (
-        "_DISPATCH",
-        "_create_budget",
-        "_delete_budget",
-        "_describe_notifications_for_budget",
-        "_err_invalid",
-        "_notification_store",
-        "_update_budget",
-    ),
-    provisioners: ("_physical_name",),
-}
-
 MAX_PAGE_SIZE = 100  # AWS Billing API reference, DescribeNotificationsForBudget, MaxResults
 
 _TYPE = "AWS::Budgets::Budget"

@@ -27,18 +27,6 @@ from ministack.services import cloudwatch_logs, codebuild, ecr, s3
 from . import fleet_settings
 from .handlers import ERROR_STATUS, require_success
 
-NEEDS = {
-    codebuild: (
-        "_builds",
-        "_project_shape",
-        "_projects",
-        "_start_build",
-        "error_response_json",
-    ),
-    cloudwatch_logs: ("_create_log_stream", "_put_log_events"),
-    ecr: ("_put_image",),
-    s3: ("_get_object_data",),
-}
 # property -> member of the API, for those that MiniStack's project does not keep
 _EXTRA_MEMBERS = {
     "LogsConfig": "logsConfig",

@@ -12,20 +12,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ministack.services import autoscaling, ec2, eks
+from ministack.services import autoscaling, ec2
 
 from . import fleet_instances, fleet_settings, node_groups, service_model
-
-NEEDS = {
-    autoscaling: (
-        "_asgs",
-        "_reconcile_instances",
-        "_scheduled_action_record",
-        "_scheduled_actions",
-    ),
-    ec2: ("_ACTION_MAP", "_error", "_launch_templates", "_parse_member_list", "_xml"),
-    eks: ("_nodegroups",),
-}
 
 PATH = "/_tandem/blocks"
 EC2_MARGIN_S = 30 * 60

@@ -17,25 +17,13 @@ from ministack.core.responses import new_uuid
 from ministack.services import cloudformation
 from ministack.services.cloudformation import provisioners
 
-from .handlers import build_handler
-
-NEEDS = {
-    app: ("app", "main"),
-    cloudformation: ("_stacks",),
-    provisioners: ("_custom_resource_create", "_custom_resource_update", "_custom_resource_delete"),
-}
-
 PATH = "/_tandem/recorded"
-_CUSTOM_TYPE = "AWS::CloudFormation::CustomResource"
 _REAL_TYPES = {"Custom::TandemImage"}
 _originals = {}
 
 
-def install(handlers: dict) -> None:
+def install(_handlers: dict) -> None:
     """Replace the Lambda call, and serve the listing."""
-    handlers[_CUSTOM_TYPE] = build_handler(
-        _create_resource, _update_resource, lambda _physical_id, _properties: None
-    )
     for action, replacement in (
         ("create", _create_resource),
         ("update", _update_resource),
@@ -55,7 +43,7 @@ def install(handlers: dict) -> None:
     app.app = serve_with_listing
 
 
-def _create_resource(logical_id, properties, stack, type_=_CUSTOM_TYPE):
+def _create_resource(logical_id, properties, stack, type_):
     if "ServiceToken" not in properties:
         raise ValueError("ServiceToken is required for a custom resource")
     if type_ in _REAL_TYPES:
@@ -63,15 +51,13 @@ def _create_resource(logical_id, properties, stack, type_=_CUSTOM_TYPE):
     return f"{logical_id.lower()}-{new_uuid()[:8]}", {}
 
 
-def _update_resource(physical_id, old, new, stack, logical_id=None, resource_type=_CUSTOM_TYPE):  # noqa: PLR0913, PLR0917  # its callers'
+def _update_resource(physical_id, old, new, stack, logical_id=None, resource_type=""):  # noqa: PLR0913, PLR0917  # its callers'
     if resource_type in _REAL_TYPES:
         return _originals["update"](physical_id, old, new, stack, logical_id, resource_type)
     return physical_id, {}
 
 
-def _delete_resource(
-    physical_id, properties, stack_name=None, logical_id=None, resource_type=_CUSTOM_TYPE
-):
+def _delete_resource(physical_id, properties, stack_name=None, logical_id=None, resource_type=""):
     if resource_type in _REAL_TYPES:
         _originals["delete"](physical_id, properties, stack_name, logical_id, resource_type)
 
@@ -92,7 +78,6 @@ def list_resources() -> list[dict]:
         if stack.get("StackStatus") != "DELETE_COMPLETE"
         for logical_id, resource in stack.get("_resources", {}).items()
         if resource["ResourceType"].startswith("Custom::")
-        or resource["ResourceType"] == _CUSTOM_TYPE
     ]
 
 

@@ -8,12 +8,7 @@ import json
 from ministack.services import cloudwatch
 from ministack.services.cloudformation import provisioners
 
-from .handlers import add_stack_tags
-
-NEEDS = {
-    cloudwatch: ("_dashboards", "_resource_tags", "_validate_alarm_tag_arn"),
-    provisioners: ("_tag_map",),
-}
+from .handlers import add_stack_tags, wrap_changes
 
 _MAX_WIDGETS = 500  # CloudWatch user guide, quotas
 _TYPE = "AWS::CloudWatch::Dashboard"
@@ -21,19 +16,7 @@ _TYPE = "AWS::CloudWatch::Dashboard"
 
 def install(handlers: dict) -> None:
     """Wrap create and update, and accept a dashboard's ARN in a query for tags."""
-    type_handlers = handlers[_TYPE]
-    create = type_handlers["create"]
-    update = type_handlers["update"]
-
-    def create_with_tags(logical_id, properties, stack):
-        _check_body(properties)
-        return _store_tags(create(logical_id, properties, stack), properties)
-
-    def update_with_tags(physical_id, old, new, stack):
-        _check_body(new)
-        return _store_tags(update(physical_id, old, new, stack), new)
-
-    type_handlers.update(create=create_with_tags, update=update_with_tags)
+    wrap_changes(handlers[_TYPE], before=_check_body, after=_store_tags)
     add_stack_tags(_TYPE)
     validate_arn = cloudwatch._validate_alarm_tag_arn
 
@@ -55,9 +38,9 @@ def _check_body(properties):
         raise ValueError(
             f"The dashboard body is invalid: {len(widgets)} widgets, at most {_MAX_WIDGETS}"
         )
+    return properties
 
 
-def _store_tags(outcome, properties):
-    arn = cloudwatch._dashboards[outcome[0]]["DashboardArn"]
-    cloudwatch._resource_tags[arn] = provisioners._tag_map(properties.get("Tags"))
-    return outcome
+def _store_tags(name, _old, new, _attributes):
+    arn = cloudwatch._dashboards[name]["DashboardArn"]
+    cloudwatch._resource_tags[arn] = provisioners._tag_map(new.get("Tags"))

@@ -14,25 +14,6 @@ from ministack.services import ec2, eks
 from . import fleet_settings, service_model
 from .handlers import ERROR_STATUS
 
-NEEDS = {
-    ec2: ("_security_groups", "_subnets"),
-    eks: (
-        "_access_entries",
-        "_addons",
-        "_clusters",
-        "_create_cluster",
-        "_delete_cluster",
-        "_error",
-        "_handle_request_sync",
-        "_json_resp",
-        "_nodegroups",
-        "_now",
-        "_tag_resource",
-        "_tags",
-        "_untag_resource",
-    ),
-}
-
 _CLUSTER_SHAPE = partial(service_model.answer_shape, "eks", "DescribeCluster", "cluster")
 # An update merges these member by member; members that it does not name stay.
 _NESTED_FIELDS = {"resourcesVpcConfig", "accessConfig", "scalingConfig", "kubernetesNetworkConfig"}

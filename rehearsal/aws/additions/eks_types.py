@@ -20,42 +20,6 @@ from .handlers import (
 )
 from .node_group_api import is_in_order
 
-NEEDS = {
-    eks: (
-        "_access_entries",
-        "_addons",
-        "_ae_key",
-        "_associate_access_policy",
-        "_clusters",
-        "_create_access_entry",
-        "_create_addon",
-        "_create_cluster",
-        "_create_nodegroup",
-        "_create_pod_identity_association",
-        "_delete_access_entry",
-        "_delete_addon",
-        "_delete_cluster",
-        "_delete_nodegroup",
-        "_delete_pod_identity_association",
-        "_disassociate_access_policy",
-        "_nodegroups",
-        "_pia_key",
-        "_pod_identity_associations",
-        "_tags",
-        "_update_access_entry",
-        "_update_pod_identity_association",
-    ),
-    provisioners: (
-        "_EKS_LOG_TYPES",
-        "_eks_cluster_attrs",
-        "_eks_cluster_create",
-        "_eks_nodegroup_attrs",
-        "_eks_nodegroup_create",
-        "_physical_name",
-        "_tag_map",
-    ),
-}
-
 # default namespaces of add-ons; all others of ours are in kube-system
 _ADDON_NAMESPACES = {"amazon-cloudwatch-observability": "amazon-cloudwatch"}
 _CLUSTER_SHAPE = partial(service_model.request_shape, "eks", "CreateCluster")

@@ -11,16 +11,7 @@ import threading
 from ministack.services import eventbridge
 
 from . import fleet_settings
-
-NEEDS = {
-    eventbridge: (
-        "_SCHEDULER_TICK_INTERVAL",
-        "_now_ts",
-        "_rule_last_fired",
-        "_rules",
-        "_tick_scheduled_rules",
-    )
-}
+from .handlers import wrap_changes
 
 TICK_S = 0.1
 _tick_lock = threading.Lock()
@@ -36,18 +27,13 @@ def install(handlers: dict) -> None:
     eventbridge._SCHEDULER_TICK_INTERVAL = TICK_S
     fleet_settings.due_actions.append(_tick_rules)
     fleet_settings.reset_actions.append(eventbridge._rule_last_fired.clear)
-    rule = handlers["AWS::Events::Rule"]
-    create = rule["create"]
-    rule["create"] = lambda logical_id, properties, stack: _set_creation_time(
-        create(logical_id, properties, stack)
-    )
+    wrap_changes(handlers["AWS::Events::Rule"], after=_set_creation_time)
 
 
-def _set_creation_time(outcome: tuple) -> tuple:
+def _set_creation_time(*_: object) -> None:
     """Set a template rule's creation time; plain MiniStack has none, so rates count from later."""
     for rule in eventbridge._rules.values():
         rule.setdefault("CreationTime", fleet_settings.current_time())
-    return outcome
 
 
 def _tick_rules() -> None:

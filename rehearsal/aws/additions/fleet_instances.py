@@ -17,21 +17,6 @@ from ministack.services import ec2
 from . import fleet_settings
 from .handlers import ERROR_STATUS
 
-NEEDS = {
-    ec2: (
-        "_ACTION_MAP",
-        "_instance_xml",
-        "_instances",
-        "_launch_instances_internal",
-        "_launch_templates",
-        "_parse_member_list",
-        "_subnets",
-        "_tags",
-        "_terminate_instances",
-        "_volumes",
-    ),
-}
-
 GROUP_FIELD = "_tandem_group"  # on an instance's record: the Auto Scaling group it belongs to
 RESERVATION_FIELD = "_tandem_reservation"  # likewise: the reservation that it was launched from
 _DUE_FIELD = "_tandem_due"
@@ -96,9 +81,6 @@ def _set_state(instance, state_name):
 
 def launch_instance(group: str, nodegroup: dict, subnet: str) -> None:
     """Start one instance for a node group in a subnet; it is pending first."""
-    settings = fleet_settings.settings_for(
-        f"{nodegroup['clusterName']}/{nodegroup['nodegroupName']}"
-    )
     template = template_version(nodegroup)
     template_data = template.get("LaunchTemplateData", {})
     [instance] = ec2._launch_instances_internal(
@@ -117,11 +99,10 @@ def launch_instance(group: str, nodegroup: dict, subnet: str) -> None:
             GROUP_FIELD: group,
             _LAUNCH_FIELD: fleet_settings.current_time(),
             _DUE_FIELD: (
-                fleet_settings.current_time() + settings.start_delay_s * settings.slow_factor
+                fleet_settings.current_time() + fleet_settings.read_settings().start_delay_s
             ),
             "_tandem_lifecycle": _LIFECYCLES.get(nodegroup.get("capacityType")),
             RESERVATION_FIELD: reservation_id(template_data),
-            "_tandem_node_group": f"{nodegroup['clusterName']}/{nodegroup['nodegroupName']}",
         }
     )
     _set_launch_time(instance)
@@ -225,7 +206,7 @@ def _template_tags(template_data, kind):
 
 
 def _set_launch_time(instance):
-    older_s = fleet_settings.settings_for(instance["_tandem_node_group"]).older_s
+    older_s = fleet_settings.read_settings().older_s
     instance["LaunchTime"] = fleet_settings.format_time(instance[_LAUNCH_FIELD] - older_s)
 
 
@@ -237,11 +218,10 @@ def _set_launch_times():
 
 def terminate_instance(instance: dict) -> None:
     """Shut an instance down; the instance is terminated after its delay."""
-    settings = fleet_settings.settings_for(instance["_tandem_node_group"])
     _set_state(instance, "shutting-down")
     instance[_END_FIELD] = fleet_settings.current_time()
     instance[_DUE_FIELD] = (
-        fleet_settings.current_time() + settings.stop_delay_s * settings.slow_factor
+        fleet_settings.current_time() + fleet_settings.read_settings().stop_delay_s
     )
 
 

@@ -14,11 +14,10 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 
+from fleet_behavior import FleetBehavior
 from ministack import app
-
-NEEDS = {app: ("_reset_all_state", "app")}
 
 PATH = "/_tandem/fleet"
 # for every change of instances, groups or schedules
@@ -31,36 +30,12 @@ routes: dict[str, Callable[[object], None]] = {}
 reset_actions: list[Callable[[], None]] = []
 
 
-@dataclass(frozen=True)
-class FleetSettings:
-    """The same fields as `rehearsal.aws.fleet_behavior.FleetBehavior`; a test compares them."""
-
-    start_delay_s: float = 0.2
-    stop_delay_s: float = 0.2
-    slow_factor: float = 1.0
-    ignores_request: bool = False
-    keeps_surplus: bool = False
-    refuses_update: bool = False
-    throttles: bool = False
-    no_capacity: bool = False
-    half: bool = False
-    only: str = ""
-    clock_offset_s: float = 0.0
-    older_s: float = 0.0
-    retry_delay_s: float = 1.0
+_current_settings = FleetBehavior()
 
 
-_current_settings = FleetSettings()
-
-
-def settings_for(node_group: str = "") -> FleetSettings:
-    """Return a node group's settings, `cluster/name`; clock and schedules are shared by all."""
-    settings = _current_settings
-    if not settings.only or node_group in ("", settings.only):
-        return settings
-    return FleetSettings(
-        clock_offset_s=settings.clock_offset_s, retry_delay_s=settings.retry_delay_s
-    )
+def read_settings() -> FleetBehavior:
+    """Return the knobs as they are now."""
+    return _current_settings
 
 
 def current_time() -> float:
@@ -89,7 +64,7 @@ def install(_handlers: dict) -> None:
     def reset_all():
         # otherwise a group that still exists restarts instances that EC2 has already forgotten
         with lock:
-            _set_settings(FleetSettings())
+            _set_settings(FleetBehavior())
             for action in reset_actions:
                 action()
             reset()
@@ -138,7 +113,7 @@ async def _read_body(receive):
 def _check_settings(values):
     if not isinstance(values, dict):
         raise TypeError(f"{PATH} takes an object of knobs")
-    field_types = {field.name: type(field.default) for field in fields(FleetSettings)}
+    field_types = {field.name: type(field.default) for field in fields(FleetBehavior)}
     unknown = sorted(values.keys() - field_types.keys())
     if unknown:
         raise ValueError(f"{PATH} knows no {', '.join(unknown)}")
@@ -150,4 +125,4 @@ def _check_settings(values):
             raise TypeError(f"{name} is {value!r}, wanted: {field_types[name].__name__}")
         if field_types[name] is float and value < 0:
             raise ValueError(f"{name} is {value}, which is less than 0")
-    return FleetSettings(**values)
+    return FleetBehavior(**values)

@@ -1,4 +1,4 @@
-# ruff: noqa: SLF001, ANN001, ANN201, ANN202 - MiniStack is untyped and has no public interface
+# ruff: noqa: SLF001, ANN001, ANN002, ANN201, ANN202 - MiniStack is untyped and has no public interface
 """Handlers of resource types for MiniStack's CloudFormation, and outcomes of service answers."""
 
 from __future__ import annotations
@@ -9,7 +9,34 @@ from ministack.services.cloudformation import provisioners
 
 ERROR_STATUS = 400  # HTTP: from here on the service said no
 NOT_FOUND_STATUS = 404
-NEEDS = {provisioners: ("_RESOURCE_HANDLERS", "_STACK_TAG_PROPERTY")}
+
+
+def wrap_changes(type_handlers: dict, *, before=None, after=None) -> None:
+    """Let a function act before and after each create and update of a type.
+
+    Args:
+        type_handlers: the type's record.
+        before: returns the properties to use, or raises; called as `before(properties)`.
+        after: called as `after(physical_id, old, new, attributes)`; `old` is empty at a create.
+    """
+    create = type_handlers["create"]
+    update = type_handlers["update"]
+    prepare = before or (lambda properties: properties)
+    finish = after or (lambda *_: None)
+
+    def create_wrapped(logical_id, properties, stack):
+        new = prepare(properties)
+        physical_id, attributes = create(logical_id, new, stack)
+        finish(physical_id, {}, new, attributes)
+        return physical_id, attributes
+
+    def update_wrapped(former_id, old, properties, stack, *logical_id):
+        new = prepare(properties)
+        physical_id, attributes = update(former_id, old, new, stack, *logical_id)
+        finish(physical_id, old if physical_id == former_id else {}, new, attributes)
+        return physical_id, attributes
+
+    type_handlers.update(create=create_wrapped, update=update_wrapped)
 
 
 def build_handler(create, update, delete) -> dict:

@@ -8,8 +8,7 @@ from functools import partial
 from ministack.services import ec2
 
 from . import service_model
-
-NEEDS = {ec2: ("_lt_data_xml", "_parse_lt_data")}
+from .handlers import wrap_changes
 
 _REQUEST_SHAPE = partial(
     service_model.request_shape, "ec2", "CreateLaunchTemplate", "LaunchTemplateData"
@@ -29,15 +28,7 @@ def install(handlers: dict) -> None:
         service_model.parse_ec2_parameters(_REQUEST_SHAPE(), parameters, prefix) or {}
     )
     ec2._lt_data_xml = lambda data: service_model.format_ec2_xml(_ANSWER_SHAPE(), data)
-    type_handlers = handlers["AWS::EC2::LaunchTemplate"]
-    create = type_handlers["create"]
-    update = type_handlers["update"]
-    type_handlers["create"] = lambda logical_id, properties, stack: create(
-        logical_id, _convert_types(properties), stack
-    )
-    type_handlers["update"] = lambda physical_id, old, new, stack, logical_id=None: update(
-        physical_id, old, _convert_types(new), stack, logical_id
-    )
+    wrap_changes(handlers["AWS::EC2::LaunchTemplate"], before=_convert_types)
 
 
 def _convert_types(properties):

@@ -8,8 +8,6 @@ import json
 
 from ministack.core import iam_actions
 
-NEEDS = {iam_actions: ("request_tag_context",)}
-
 _GZIP = b"\x1f\x8b"  # SDKs compress a large body
 
 

@@ -16,37 +16,8 @@ from .handlers import (
     build_handler,
     build_replacing_update,
     require_success,
+    wrap_changes,
 )
-
-NEEDS = {
-    ec2: (
-        "_ACTION_MAP",
-        "_addresses",
-        "_allocate_address",
-        "_create_flow_logs",
-        "_create_nat_gateway",
-        "_create_placement_group",
-        "_delete_placement_group",
-        "_error",
-        "_flow_logs",
-        "_nat_gateways",
-        "_p",
-        "_parse_filters",
-        "_parse_member_list",
-        "_placement_groups",
-        "_release_address",
-        "_resource_matches_tag_filters",
-        "_security_groups",
-        "_sg_rule_id",
-        "_subnets",
-        "_tags",
-        "_vpc_fields_xml",
-        "_vpce_fields_xml",
-        "_vpcs",
-        "_xml",
-    ),
-    provisioners: ("_ec2_apply_tags", "_ec2_sg_permissions", "_physical_name"),
-}
 
 _NAT_SHAPE = partial(service_model.answer_shape, "ec2", "DescribeNatGateways", "NatGateways")
 _FLOW_LOG_SHAPE = partial(service_model.answer_shape, "ec2", "DescribeFlowLogs", "FlowLogs")
@@ -81,9 +52,9 @@ def install(handlers: dict) -> None:
     add_stack_tags(
         "AWS::EC2::EIP", "AWS::EC2::NatGateway", "AWS::EC2::FlowLog", "AWS::EC2::PlacementGroup"
     )
-    _install_vpc_range(handlers["AWS::EC2::VPC"])
-    _install_vpc_check(handlers, "AWS::EC2::Subnet")
-    _install_vpc_check(handlers, "AWS::EC2::SecurityGroup")
+    wrap_changes(handlers["AWS::EC2::VPC"], after=_add_range)
+    wrap_changes(handlers["AWS::EC2::Subnet"], before=_check_vpc)
+    wrap_changes(handlers["AWS::EC2::SecurityGroup"], before=_check_vpc)
     ec2._vpce_fields_xml = _endpoint_xml
     ec2._ACTION_MAP["DescribeNatGateways"] = _describe_nat_gateways
     ec2._ACTION_MAP["DescribeFlowLogs"] = _describe_flow_logs
@@ -91,20 +62,9 @@ def install(handlers: dict) -> None:
     ec2._vpc_fields_xml = partial(_vpc_xml, ec2._vpc_fields_xml)
 
 
-def _install_vpc_range(vpc):
+def _add_range(vpc_id, _old, _new, attributes):
     """Add a VPC's range for `Fn::GetAtt`, as on AWS; plain MiniStack does not know it."""
-    create = vpc["create"]
-    update = vpc["update"]
-
-    def create_with_range(logical_id, properties, stack):
-        vpc_id, attributes = create(logical_id, properties, stack)
-        return vpc_id, {**attributes, "CidrBlock": ec2._vpcs[vpc_id]["CidrBlock"]}
-
-    def update_with_range(physical_id, old, new, stack, logical_id=None):
-        vpc_id, attributes = update(physical_id, old, new, stack, logical_id)
-        return vpc_id, {**attributes, "CidrBlock": ec2._vpcs[vpc_id]["CidrBlock"]}
-
-    vpc.update(create=create_with_range, update=update_with_range)
+    attributes["CidrBlock"] = ec2._vpcs[vpc_id]["CidrBlock"]
 
 
 def _associate_range(parameters):
@@ -134,16 +94,11 @@ def _vpc_xml(print_vpc, vpc, tag="item"):
     )
 
 
-def _install_vpc_check(handlers, type_):
+def _check_vpc(properties):
     """Refuse a VPC that does not exist; plain MiniStack makes a subnet in it."""
-    create = handlers[type_]["create"]
-
-    def create_with_check(logical_id, properties, stack):
-        if properties.get("VpcId") and properties["VpcId"] not in ec2._vpcs:
-            raise ValueError(f"The vpc ID '{properties['VpcId']}' does not exist")
-        return create(logical_id, properties, stack)
-
-    handlers[type_]["create"] = create_with_check
+    if properties.get("VpcId") and properties["VpcId"] not in ec2._vpcs:
+        raise ValueError(f"The vpc ID '{properties['VpcId']}' does not exist")
+    return properties
 
 
 def _update_tags(physical_id, old, new, _stack, _logical_id=None):

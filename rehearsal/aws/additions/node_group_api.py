@@ -11,21 +11,6 @@ from ministack.services.cloudformation import provisioners, stacks
 from . import eks_api, fleet_settings, node_groups, service_model
 from .handlers import ERROR_STATUS, NOT_FOUND_STATUS, require_success
 
-NEEDS = {
-    ec2: ("_launch_templates",),
-    eks: (
-        "_create_nodegroup",
-        "_delete_nodegroup",
-        "_describe_nodegroup",
-        "_error",
-        "_json_resp",
-        "_nodegroups",
-        "_now",
-    ),
-    provisioners: ("_eks_nodegroup_delete",),
-    stacks: ("_runs_on_worker_thread",),
-}
-
 _TYPE = "AWS::EKS::Nodegroup"
 _NODEGROUP_SHAPE = partial(service_model.answer_shape, "eks", "DescribeNodegroup", "nodegroup")
 _originals = {}
@@ -97,14 +82,9 @@ def _describe_nodegroup(cluster_name, name):
 
 
 def _nodegroup_status(nodegroup):
-    settings = fleet_settings.settings_for(
-        f"{nodegroup['clusterName']}/{nodegroup['nodegroupName']}"
-    )
-    return (
-        "UPDATING"
-        if settings.refuses_update and nodegroup["status"] == "ACTIVE"
-        else nodegroup["status"]
-    )
+    status = nodegroup["status"]
+    is_busy = fleet_settings.read_settings().refuses_update and status == "ACTIVE"
+    return "UPDATING" if is_busy else status
 
 
 def _not_found_error(name):
@@ -140,7 +120,7 @@ def _update_config_locked(cluster, name, fields):
     nodegroup = eks._nodegroups.get(f"{cluster}/{name}")
     if nodegroup is None:
         return _not_found_error(name)
-    if fleet_settings.settings_for(f"{cluster}/{name}").throttles:
+    if fleet_settings.read_settings().throttles:
         return eks._error(429, "ThrottlingException", "Rate exceeded")
     scaling = {**nodegroup["scalingConfig"], **fields.get("scalingConfig", {})}
     if not is_in_order(scaling):
@@ -152,7 +132,7 @@ def _update_config_locked(cluster, name, fields):
     if _nodegroup_status(nodegroup) not in ("ACTIVE", "DEGRADED"):
         return _busy_error()
     plain_fields = {key: value for key, value in fields.items() if key not in ("labels", "taints")}
-    if fleet_settings.settings_for(f"{cluster}/{name}").ignores_request:
+    if fleet_settings.read_settings().ignores_request:
         return eks_api.record_update(
             f"{cluster}/{name}", "ConfigUpdate", plain_fields, status="InProgress", is_stuck=True
         )

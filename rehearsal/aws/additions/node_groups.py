@@ -18,12 +18,6 @@ from ministack.services import autoscaling, ec2, eks
 from . import fleet_instances, fleet_settings, scaling_groups
 from .fleet_instances import ALIVE_STATES, instance_state
 
-NEEDS = {
-    autoscaling: ("_asgs", "_create_asg", "_delete_asg", "_reconcile_instances"),
-    ec2: ("_subnets",),
-    eks: ("_nodegroups", "_now", "_tags"),
-}
-
 TICK_S = 0.05
 SETTLE_TIMEOUT_S = 30.0  # CloudFormation waits so long for a node group; AWS would for an hour
 _NODE_GROUP_FIELD = "_tandem_node_group"  # on an Auto Scaling group's record: `cluster/node group`
@@ -178,13 +172,12 @@ def _alive_instances(group):
 def _settle_once(group, nodegroup):
     """Do one round of work; return whether another may find more."""
     name = group["AutoScalingGroupName"]
-    settings = fleet_settings.settings_for(group[_NODE_GROUP_FIELD])
     members = fleet_instances.list_instances(name)
     has_moves = fleet_instances.move_due_instances(members)
     deleting = nodegroup["status"] == "DELETING"
     desired_size = 0 if deleting else group["DesiredCapacity"]
     alive = _alive_instances(group)
-    keeps_surplus = settings.keeps_surplus or scaling_groups.is_suspended(
+    keeps_surplus = fleet_settings.read_settings().keeps_surplus or scaling_groups.is_suspended(
         group, scaling_groups.TERMINATE_PROCESS
     )
     surplus = [] if keeps_surplus else alive[: max(len(alive) - desired_size, 0)]
@@ -193,15 +186,9 @@ def _settle_once(group, nodegroup):
     ]  # fails a health check, so is replaced
     for instance in surplus + broken:
         fleet_instances.terminate_instance(instance)
-    launch_count = (
-        0
-        if _is_launch_suspended(group)
-        else max(
-            min(desired_size, _launch_limit(nodegroup, desired_size, len(alive), settings))
-            - len(alive),
-            0,
-        )
-    )
+    launch_count = 0
+    if not _is_launch_suspended(group) and _has_capacity(nodegroup):
+        launch_count = max(desired_size - len(alive), 0)
     for _ in range(launch_count):
         fleet_instances.launch_instance(name, nodegroup, _choose_subnet(group, nodegroup))
     return has_moves or bool(surplus or broken or launch_count)
@@ -211,10 +198,9 @@ def _is_launch_suspended(group):
     return scaling_groups.is_suspended(group, scaling_groups.LAUNCH_PROCESS)
 
 
-def _launch_limit(nodegroup, desired_size, alive, settings):
-    if settings.no_capacity or any(check(nodegroup) for check in launch_checks):
-        return alive
-    return desired_size // 2 if settings.half else desired_size
+def _has_capacity(nodegroup):
+    is_closed = any(check(nodegroup) for check in launch_checks)
+    return not is_closed and not fleet_settings.read_settings().no_capacity
 
 
 def _choose_subnet(group, nodegroup):

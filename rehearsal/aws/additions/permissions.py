@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN002, ANN202 - MiniStack is untyped and has no public interface
-"""Facts for a fleet's policies: node-group ARN, its and its instances' tags, metric namespace.
+"""Facts for a fleet's policies: the node group's ARN, its tags and those of its instances.
 
 Plain MiniStack takes a call about a node group for one about its cluster, and a schedule of any
 group for one of the group `default`. It takes the name of a call of AWS Budgets for its action, and
@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from contextvars import ContextVar
 from dataclasses import replace
-from urllib.parse import parse_qs
 
 from ministack import app
 from ministack.core import iam_actions, iam_evaluator
@@ -20,15 +19,6 @@ from ministack.core.responses import get_account_id, get_region
 from ministack.services import ec2, eks, tagging
 
 from . import service_model
-
-NEEDS = {
-    app: ("AUTH",),
-    ec2: ("_ACTION_MAP", "_error", "_instances", "_parse_member_list", "_tags", "_volumes"),
-    eks: ("_clusters", "_nodegroups", "_tags"),
-    iam_actions: ("extract_resource_arn",),
-    iam_evaluator: ("_first_match", "_resolve_condition_key", "enforce"),
-    tagging: ("_RESOURCE_TAG_COLLECTORS", "resource_tags"),
-}
 
 _VIEW_ACTIONS = {
     "budgets:DescribeBudget",
@@ -38,9 +28,6 @@ _VIEW_ACTIONS = {
 }
 # IAM user guide, "IAM policy elements: Variables and tags"
 _VARIABLE = re.compile(r"\$\{(?P<key>[^}]+)\}")
-_metric_namespace: ContextVar[str] = ContextVar(
-    "of the metrics that this request publishes", default=""
-)
 _caller_key: ContextVar[str] = ContextVar("access key of this request", default="")
 
 
@@ -50,7 +37,6 @@ def install(_handlers: dict) -> None:
     enforce_plain = iam_evaluator.enforce
 
     def extract_with_additions(service, method, path, headers, body, *rest):
-        _metric_namespace.set(_read_namespace(body) if service == "monitoring" else "")
         resolvers = {
             "eks": lambda: _node_group_arn(path),
             "scheduler": lambda: _schedule_arn(path, body, rest),
@@ -70,8 +56,6 @@ def install(_handlers: dict) -> None:
         if iam_action in _VIEW_ACTIONS:
             iam_action = "budgets:ViewBudget"  # Service Authorization Reference, AWS Budget Service
         context = {**_ec2_tag_context(resource_arn), **(service_context or {})}
-        if service == "monitoring" and _metric_namespace.get():
-            context["cloudwatch:namespace"] = _metric_namespace.get()
         return enforce_plain(
             access_key_id,
             iam_action,
@@ -155,15 +139,6 @@ def _repositories_arn(headers, body):
     ).get("repositoryNames"):
         return None
     return f"arn:aws:ecr:{get_region()}:{get_account_id()}:repository/*"
-
-
-def _read_namespace(body):
-    """Return PutMetricData's namespace from JSON or a form; like MiniStack, not the third form."""
-    fields = service_model.parse_object(body or b"{}")
-    return (
-        fields.get("Namespace")
-        or parse_qs((body or b"").decode(errors="replace")).get("Namespace", [""])[0]
-    )
 
 
 def _ec2_tag_context(arn):

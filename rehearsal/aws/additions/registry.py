@@ -8,8 +8,6 @@ from ministack.services import ecr
 
 from .handlers import add_stack_tags
 
-NEEDS = {ecr: ("_describe_images", "_find_image", "_repositories")}
-
 
 def install(_handlers: dict) -> None:
     """Wrap DescribeImages."""

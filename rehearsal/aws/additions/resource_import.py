@@ -11,8 +11,6 @@ from contextvars import ContextVar
 
 from ministack.services.cloudformation import changesets, stacks
 
-NEEDS = {changesets: ("_deploy_stack_async",), stacks: ("_validation_errors",)}
-
 _import_buckets: ContextVar[frozenset] = ContextVar(
     "adopted buckets of this deploy", default=frozenset()
 )

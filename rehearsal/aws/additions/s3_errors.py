@@ -6,19 +6,6 @@ from __future__ import annotations
 from ministack.core.responses import get_account_id
 from ministack.services import kms, s3
 
-NEEDS = {
-    s3: (
-        "_bucket_owner_account",
-        "_buckets",
-        "_check_put_preconditions",
-        "_copy_object",
-        "_dispatch",
-        "_error",
-        "_resolve_sse_write_headers",
-    ),
-    kms: ("_resolve_key",),
-}
-
 _KEY_HEADER = "x-amz-server-side-encryption-aws-kms-key-id"
 _OWNER_HEADER = "x-amz-expected-bucket-owner"
 _ACCOUNT_KEY_ALIAS = "alias/aws/s3"

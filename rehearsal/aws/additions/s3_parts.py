@@ -5,24 +5,6 @@ from __future__ import annotations
 
 from ministack.services import s3
 
-NEEDS = {
-    s3: (
-        "ParseError",
-        "S3_NS",
-        "_buckets",
-        "_complete_multipart_upload",
-        "_completed_multipart_uploads",
-        "_create_multipart_upload",
-        "_error",
-        "_list_parts",
-        "_multipart_uploads",
-        "_put_object",
-        "_qp",
-        "_upload_part",
-        "fromstring",
-    ),
-}
-
 MIN_PART_BYTES = 5 * 1024 * 1024  # bytes; docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 _CHECKSUM_PREFIX = "x-amz-checksum-"
 _ALGORITHMS = ("crc32", "crc32c", "crc64nvme", "sha1", "sha256")

@@ -19,21 +19,6 @@ from pathlib import Path
 from ministack.core.responses import StreamingResponse
 from ministack.services import s3
 
-NEEDS = {
-    s3: (
-        "DATA_DIR",
-        "S3_PERSIST",
-        "_get_object",
-        "_multipart_uploads",
-        "_object_disk_path",
-        "_object_versions",
-        "_qp",
-        "_read_body",
-        "_record_object_version",
-        "_upload_part",
-    ),
-}
-
 _CHUNK_BYTES = 1024 * 1024
 _allows_mapping: ContextVar[bool] = ContextVar(
     "whether a body may be a mapping of its file", default=False

@@ -16,23 +16,6 @@ from ministack.core import iam_actions
 from ministack.core.responses import new_uuid
 from ministack.services import autoscaling, tagging
 
-NEEDS = {
-    autoscaling: (
-        "_ACTION_MAP",
-        "_asgs",
-        "_describe_asgs",
-        "_error",
-        "_p",
-        "_parse_member_list",
-        "_reconcile_instances",
-        "_tags",
-        "_update_asg",
-        "_xml",
-    ),
-    iam_actions: ("extract_resource_arn",),
-    tagging: ("_RESOURCE_TAG_COLLECTORS",),
-}
-
 LAUNCH_PROCESS = "Launch"
 TERMINATE_PROCESS = "Terminate"
 PROCESSES = (

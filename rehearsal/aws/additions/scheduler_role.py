@@ -16,13 +16,6 @@ from ministack.services import iam, sts
 
 from . import service_model
 
-NEEDS = {
-    app: ("AUTH",),
-    iam: ("_roles",),
-    iam_evaluator: ("EvalContext", "_conditions_met", "_service_principal_matches"),
-    sts: ("_gen_secret", "_gen_session_access_key", "_gen_session_token", "register_session"),
-}
-
 SCHEDULER_SERVICE = "scheduler.amazonaws.com"
 
 

@@ -13,7 +13,6 @@ import re
 import threading
 import time
 from datetime import datetime
-from functools import partial
 from types import SimpleNamespace
 
 from ministack import app
@@ -21,7 +20,6 @@ from ministack.core import iam_evaluator
 from ministack.core.responses import get_account_id, get_region
 from ministack.core.router import extract_access_key_id
 from ministack.services import scheduler
-from ministack.services.cloudformation import provisioners
 
 from . import (
     event_rules,
@@ -30,37 +28,16 @@ from . import (
     service_model,
     universal_targets,
 )
-from .handlers import ERROR_STATUS, build_replacing_update, require_success
-
-NEEDS = {
-    app: ("AUTH",),
-    iam_evaluator: ("enforce",),
-    provisioners: ("_physical_name",),
-    scheduler: (
-        "_SCHEDULE_TICK_INTERVAL",
-        "_create_schedule",
-        "_error",
-        "_schedule_arn",
-        "_schedule_last_fired",
-        "_schedules",
-        "_tick_schedules",
-        "_update_schedule",
-        "handle_request",
-        "time",
-    ),
-}
 
 TICK_S = 0.1
-_TYPE = "AWS::Scheduler::Schedule"
 _AT_EXPRESSION = re.compile(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)")
 _LIMITS = {"MaximumEventAgeInSeconds": (60, 86400), "MaximumRetryAttempts": (0, 185)}
-_REQUEST_SHAPE = partial(service_model.request_shape, "scheduler", "CreateSchedule")
 _tick_lock = threading.Lock()
 _originals = {}
 
 
-def install(handlers: dict) -> None:
-    """Put our clock and our refusals before the service's own functions, for templates too."""
+def install(_handlers: dict) -> None:
+    """Put our clock and our refusals before the service's own functions."""
     for name, replacement in (
         ("_create_schedule", _create_schedule),
         ("_update_schedule", _update_schedule),
@@ -73,9 +50,6 @@ def install(handlers: dict) -> None:
     scheduler._SCHEDULE_TICK_INTERVAL = TICK_S
     fleet_settings.due_actions.append(_tick_schedules)
     fleet_settings.reset_actions.append(scheduler._schedule_last_fired.clear)
-    handlers[_TYPE].update(
-        create=_create_by_stack, update=_update_by_stack, update_with_logical_id=True
-    )
 
 
 def _tick_schedules():
@@ -154,28 +128,3 @@ async def _check_pass_role(method, path, headers, body, query):
             message = f"User is not authorized to perform: iam:PassRole on resource: {role}"
             return scheduler._error(403, "AccessDeniedException", message)
     return await _originals["handle_request"](method, path, headers, body, query)
-
-
-def _build_request(properties):
-    return {
-        **service_model.convert_value(_REQUEST_SHAPE(), properties, _TYPE),
-        "GroupName": properties.get("GroupName", "default"),
-    }
-
-
-def _create_by_stack(logical_id, properties, stack):
-    request = _build_request(properties)
-    name = request.pop("Name", None) or provisioners._physical_name(stack, logical_id, max_len=64)
-    require_success(scheduler._create_schedule(name, request))
-    return name, {"Arn": scheduler._schedule_arn(request["GroupName"], name)}
-
-
-def _update_by_stack(physical_id, old, new, stack, logical_id=None):
-    if any(old.get(name) != new.get(name) for name in ("Name", "GroupName")):
-        return build_replacing_update(_create_by_stack)(physical_id, old, new, stack, logical_id)
-    request = _build_request(new)
-    request.pop("Name", None)
-    answer = scheduler._update_schedule(physical_id, request)
-    if answer[0] >= ERROR_STATUS:
-        require_success(answer)
-    return physical_id, {"Arn": scheduler._schedule_arn(request["GroupName"], physical_id)}

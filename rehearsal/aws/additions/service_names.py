@@ -8,8 +8,6 @@ from functools import cache
 from botocore.loaders import Loader
 from ministack.core import router
 
-NEEDS = {router: ("_is_aws_service_name",)}
-
 
 @cache
 def _list_services() -> frozenset[str]:

@@ -5,29 +5,18 @@ from __future__ import annotations
 
 from ministack.services import sns
 
-NEEDS = {sns: ("_topics",)}
+from .handlers import wrap_changes
 
 _KEY_ATTRIBUTE = "KmsMasterKeyId"
 
 
 def install(handlers: dict) -> None:
     """Wrap create and update; GetTopicAttributes returns the attribute."""
-    type_handlers = handlers["AWS::SNS::Topic"]
-    create = type_handlers["create"]
-    update = type_handlers["update"]
+    wrap_changes(handlers["AWS::SNS::Topic"], after=_store_key)
 
-    def store_key(outcome, properties):
-        attributes = sns._topics[outcome[0]]["attributes"]
-        attributes.pop(_KEY_ATTRIBUTE, None)
-        if properties.get(_KEY_ATTRIBUTE):
-            attributes[_KEY_ATTRIBUTE] = properties[_KEY_ATTRIBUTE]
-        return outcome
 
-    type_handlers.update(
-        create=lambda logical_id, properties, stack: store_key(
-            create(logical_id, properties, stack), properties
-        ),
-        update=lambda physical_id, old, new, stack, logical_id=None: store_key(
-            update(physical_id, old, new, stack, logical_id), new
-        ),
-    )
+def _store_key(physical_id, _old, new, _attributes):
+    attributes = sns._topics[physical_id]["attributes"]
+    attributes.pop(_KEY_ATTRIBUTE, None)
+    if new.get(_KEY_ATTRIBUTE):
+        attributes[_KEY_ATTRIBUTE] = new[_KEY_ATTRIBUTE]

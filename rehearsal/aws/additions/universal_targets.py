@@ -27,11 +27,6 @@ from ministack.services import eventbridge, scheduler
 
 from . import fleet_settings, scheduler_role, service_model
 
-NEEDS = {
-    eventbridge: ("_invoke_target",),
-    scheduler: ("_at_time_epoch",),
-}
-
 _PREFIX = "arn:aws:scheduler:::aws-sdk:"
 # of the prefixes that Scheduler calls read-only, those that EKS has
 _READ_PREFIXES = ("get", "describe", "list")
@@ -164,7 +159,7 @@ def _attempt_call(invocation):
         else:
             invocation.next_at = (
                 fleet_settings.current_time()
-                + fleet_settings.settings_for().retry_delay_s * 2**invocation.retries
+                + fleet_settings.read_settings().retry_delay_s * 2**invocation.retries
             )
             _retry_queue.append(invocation)
 

@@ -1,4 +1,4 @@
-"""Functions, layers, log groups and parameters as their services describe them."""
+"""Functions, layers and log groups as their services describe them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import io
 import json
 import urllib.request
 import zipfile
-from typing import Any
 
 from rehearsal.aws.descriptions.conversion import (
     ClientFactory,
@@ -105,27 +104,9 @@ def _describe_log_group(
     }
 
 
-def _describe_parameter(
-    client: ClientFactory, physical_id: str, _properties: Properties
-) -> Properties:
-    ssm = client("ssm")
-    parameter: Properties = ssm.get_parameter(Name=physical_id, WithDecryption=True)["Parameter"]
-    record = require_single(_list_parameters(ssm, physical_id), physical_id)
-    tags = ssm.list_tags_for_resource(ResourceType="Parameter", ResourceId=physical_id)["TagList"]
-    return {**record, **parameter, "Tags": {tag["Key"]: tag["Value"] for tag in tags}}
-
-
-def _list_parameters(ssm: Any, name: str) -> list[Any]:
-    parameters: list[Any] = ssm.describe_parameters(
-        ParameterFilters=[{"Key": "Name", "Option": "Equals", "Values": [name]}]
-    )["Parameters"]
-    return parameters
-
-
 DESCRIBE: dict[str, DescribeFunction] = {
     "AWS::Lambda::Function": _describe_function,
     "AWS::Lambda::LayerVersion": _describe_layer,
     "AWS::Lambda::Permission": _describe_permission,
     "AWS::Logs::LogGroup": _describe_log_group,
-    "AWS::SSM::Parameter": _describe_parameter,
 }

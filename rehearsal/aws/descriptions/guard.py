@@ -1,4 +1,4 @@
-"""Schedules, rules, queues and budgets, as their services describe them."""
+"""Schedule groups, rules, queues and budgets, as their services describe them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,6 @@ def _describe_schedule_group(
     scheduler = client("scheduler")
     group: Properties = scheduler.get_schedule_group(Name=physical_id)
     return {**group, "Tags": scheduler.list_tags_for_resource(ResourceArn=group["Arn"])["Tags"]}
-
-
-def _describe_schedule(
-    client: ClientFactory, physical_id: str, properties: Properties
-) -> Properties:
-    group = properties.get("GroupName", "default")
-    schedule: Properties = client("scheduler").get_schedule(Name=physical_id, GroupName=group)
-    return schedule
 
 
 def _describe_rule(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
@@ -115,7 +107,6 @@ def _describe_invocation(
 
 DESCRIBE: dict[str, DescribeFunction] = {
     "AWS::Scheduler::ScheduleGroup": _describe_schedule_group,
-    "AWS::Scheduler::Schedule": _describe_schedule,
     "AWS::Events::Rule": _describe_rule,
     "AWS::SQS::Queue": _describe_queue,
     "AWS::SQS::QueuePolicy": _describe_queue_policy,

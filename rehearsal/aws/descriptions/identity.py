@@ -1,4 +1,4 @@
-"""Roles, policies and profiles as IAM describes them."""
+"""Roles and policies as IAM describes them."""
 
 from __future__ import annotations
 
@@ -81,16 +81,8 @@ def _describe_managed_policy(
     }
 
 
-def _describe_instance_profile(
-    client: ClientFactory, physical_id: str, _properties: Properties
-) -> Properties:
-    profile = client("iam").get_instance_profile(InstanceProfileName=physical_id)["InstanceProfile"]
-    return {**profile, "Roles": [role["RoleName"] for role in profile["Roles"]]}
-
-
 DESCRIBE: dict[str, DescribeFunction] = {
     "AWS::IAM::Role": _describe_role,
     "AWS::IAM::Policy": _describe_policy,
     "AWS::IAM::ManagedPolicy": _describe_managed_policy,
-    "AWS::IAM::InstanceProfile": _describe_instance_profile,
 }

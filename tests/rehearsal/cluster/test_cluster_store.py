@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rehearsal.cluster.store import ApiError, ObjectStore, merge_patch
+from rehearsal.cluster.store import ApiError, ObjectStore
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
@@ -47,12 +47,6 @@ def test_a_generated_name_begins_with_its_prefix(store):
     assert store.create_object("jobs", "post", body)["metadata"]["name"].startswith("round-")
 
 
-def test_what_is_read_is_a_copy(store):
-    store.create_object("jobs", "post", build_job())
-    store.get_object("jobs", "post", "compile")["spec"] = {}
-    assert "template" in store.get_object("jobs", "post", "compile")["spec"]
-
-
 def test_a_name_that_is_taken_is_refused(store):
     store.create_object("jobs", "post", build_job())
     assert refuse(store.create_object, "jobs", "post", build_job()) == (409, "AlreadyExists")
@@ -75,12 +69,6 @@ def test_an_older_version_is_a_conflict(store):
     old = store.create_object("jobs", "post", build_job())
     store.patch_object("jobs", "post", "compile", {"metadata": {"labels": {"a": "b"}}})
     assert refuse(store.replace_object, "jobs", "post", "compile", old) == (409, "Conflict")
-
-
-def test_no_version_replaces_whatever_is_there(store):
-    store.create_object("jobs", "post", build_job())
-    store.patch_object("jobs", "post", "compile", {"metadata": {"labels": {"a": "b"}}})
-    assert "labels" not in store.replace_object("jobs", "post", "compile", build_job())["metadata"]
 
 
 def test_unchanged_content_keeps_its_version(store):
@@ -159,15 +147,6 @@ def test_finalizer_keeps_a_removed_pod_until_it_goes(store):
     assert store.list_objects("pods") == []
 
 
-def test_eviction_says_so_and_deletes(store):
-    add_pod(store)
-    store.evict_pod("post", "server", grace_s=7)
-    pod = store.get_object("pods", "post", "server")
-    (condition,) = pod["status"]["conditions"]
-    assert (condition["type"], condition["reason"]) == ("DisruptionTarget", "EvictionByEvictionAPI")
-    assert pod["metadata"]["deletionGracePeriodSeconds"] == 7
-
-
 def test_orphaned_children_lose_their_owner(store):
     job = store.create_object("jobs", "post", build_job())
     owner = {"kind": "Job", "name": "compile", "uid": job["metadata"]["uid"]}
@@ -185,15 +164,3 @@ def test_selectors_choose_from_a_list(store):
         "jobs", "post", label_selector="arm=fused", field_selector="metadata.name=b"
     )
     assert [job["metadata"]["name"] for job in chosen] == ["b"]
-
-
-def test_no_namespace_lists_all(store):
-    for namespace in ("b", "a"):
-        store.create_object("jobs", namespace, build_job())
-    assert [job["metadata"]["namespace"] for job in store.list_objects("jobs")] == ["a", "b"]
-
-
-def test_null_in_a_merge_patch_takes_a_field_away():
-    assert merge_patch({"a": {"b": 1, "c": 2}}, {"a": {"b": None, "d": [3]}}) == {
-        "a": {"c": 2, "d": [3]}
-    }

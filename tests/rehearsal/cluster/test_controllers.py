@@ -107,16 +107,6 @@ def test_a_job_that_succeeds_is_complete(cluster):
     assert "active" not in cluster.job
 
 
-def test_a_running_job_counts_its_pod(cluster):
-    cluster.add_job()
-    cluster.run()
-    assert (cluster.job["active"], cluster.job["ready"], "conditions" in cluster.job) == (
-        1,
-        1,
-        False,
-    )
-
-
 def test_a_job_labels_its_pod(cluster):
     cluster.add_job()
     cluster.run()
@@ -236,14 +226,6 @@ def test_a_finished_job_goes_after_its_time(cluster):
     assert (cluster.store.list_objects("jobs"), cluster.pods) == ([], [])
 
 
-def test_a_deleted_job_takes_its_pods_along(cluster):
-    cluster.add_job()
-    cluster.run()
-    cluster.store.delete_object("jobs", "post", "compile")
-    cluster.run()
-    assert cluster.pods == []
-
-
 def test_an_orphan_stays(cluster):
     cluster.add_job()
     cluster.run()
@@ -263,16 +245,6 @@ def test_replicas_default_to_one(cluster):
         "observedGeneration",
     )
     assert [cluster.deployment[name] for name in names] == [1] * 5
-
-
-def test_a_deployment_with_nothing_has_no_counts(cluster):
-    cluster.add_deployment(replicas=0)
-    cluster.run()
-    assert cluster.deployment == {
-        "observedGeneration": 1,
-        "conditions": cluster.deployment["conditions"],
-        "terminatingReplicas": 0,
-    }
 
 
 def test_scaling_to_zero_stops_all(cluster):
@@ -305,19 +277,6 @@ def test_the_new_pod_waits_until_the_old_one_is_gone(cluster):
     assert cluster.deployment["observedGeneration"] == 2
 
 
-def test_a_crashing_pod_waits_in_its_status(cluster):
-    cluster.scripts = [PodScript(run_s=1, exit_code=3)]
-    cluster.add_deployment()
-    cluster.run(3)
-    [row] = cluster.pods[0]["status"]["containerStatuses"]
-    assert row["state"] == {"waiting": {"reason": "CrashLoopBackOff"}}
-    assert (row["restartCount"], row["lastState"]["terminated"]["exitCode"], row["ready"]) == (
-        1,
-        3,
-        False,
-    )
-
-
 def test_an_ended_container_says_when_and_how(cluster):
     cluster.scripts = [PodScript(start_s=2, run_s=3, exit_code=7)]
     cluster.add_job(backoffLimit=0)
@@ -329,12 +288,6 @@ def test_an_ended_container_says_when_and_how(cluster):
         "startedAt": "2026-11-24T12:00:02Z",
         "finishedAt": "2026-11-24T12:00:05Z",
     }
-
-
-def test_pods_have_addresses_of_their_own(cluster):
-    cluster.add_deployment(replicas=3)
-    cluster.run()
-    assert len({pod["status"]["podIP"] for pod in cluster.pods}) == 3
 
 
 def test_a_slice_lists_the_pods_of_its_service(cluster):
@@ -355,16 +308,6 @@ def test_a_slice_lists_the_pods_of_its_service(cluster):
     assert readiness == [False, True]
     assert row["endpoints"][0]["addresses"] == [cluster.pods[0]["status"]["podIP"]]
     assert row["ports"] == [{"name": "http", "port": 8000, "protocol": "TCP"}]
-
-
-def test_a_slice_goes_with_its_service(cluster):
-    spec = {"selector": {"app": "server"}, "ports": [{"port": 80}]}
-    cluster.store.create_object("services", "post", {"metadata": {"name": "front"}, "spec": spec})
-    cluster.run()
-    assert len(cluster.store.list_objects("endpointslices")) == 1
-    cluster.store.delete_object("services", "post", "front")
-    cluster.run()
-    assert cluster.store.list_objects("endpointslices") == []
 
 
 def test_a_settled_cluster_changes_nothing(cluster):

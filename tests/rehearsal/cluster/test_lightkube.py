@@ -9,7 +9,7 @@ import pytest
 from lightkube import ApiError, Client, KubeConfig
 from lightkube.resources import apps_v1, batch_v1, core_v1, discovery_v1, resource_v1
 from lightkube.types import CascadeType, PatchType
-from test_rehearsal_cluster import build_node, build_server
+from server_objects import build_claim_template, build_node, build_server
 
 from rehearsal.cluster.cluster import RehearsalCluster, WallClock
 from rehearsal.cluster.live_cluster import LiveCluster
@@ -34,15 +34,7 @@ def live() -> Iterator[LiveCluster]:
     node, slice_ = build_node(devices=16)
     cluster.store.create_object("nodes", "", node)
     cluster.store.create_object("resourceslices", "", slice_)
-    claim = {
-        "devices": {
-            "requests": [
-                {"name": "d", "exactly": {"deviceClassName": "neuron.amazonaws.com", "count": 8}}
-            ]
-        }
-    }
-    template = {"metadata": {"name": "half"}, "spec": {"spec": claim}}
-    cluster.store.create_object("resourceclaimtemplates", "post", template)
+    cluster.store.create_object("resourceclaimtemplates", "post", build_claim_template())
     service = {
         "metadata": {"name": "plain"},
         "spec": {"selector": {"app": "plain"}, "ports": [{"port": 8000}]},
@@ -90,22 +82,9 @@ def test_a_job_ends_complete(client, pod):
     assert (pod.status.phase, state.terminated.exitCode) == ("Succeeded", 0)
 
 
-@pytest.mark.usefixtures("pod")
-def test_a_name_that_is_taken_is_a_conflict(client):
-    with pytest.raises(ApiError) as error:
-        client.create(batch_v1.Job.from_dict(JOB))
-    assert (error.value.status.code, error.value.status.reason) == (409, "AlreadyExists")
-
-
 def test_a_log_has_a_container_and_a_last_line(client, pod):
     lines = list(client.log(pod.metadata.name, container="stage", tail_lines=2))
     assert "".join(lines).splitlines() == ["three", "stage"]
-
-
-def test_the_log_of_an_unknown_container_is_refused(client, pod):
-    with pytest.raises(ApiError, match="is not valid for pod") as error:
-        list(client.log(pod.metadata.name, container="other"))
-    assert error.value.status.code == 400
 
 
 def test_a_scale_places_a_server_and_its_claim(client):
@@ -132,18 +111,8 @@ def test_a_scale_to_zero_gives_the_claim_back(client):
     wait_until(lambda: not list(client.list(resource_v1.ResourceClaim)))
 
 
-def test_what_lies_in_no_namespace_is_listed(client):
-    (node,) = client.list(core_v1.Node)
-    (slice_,) = client.list(resource_v1.ResourceSlice)
-    assert (node.metadata.name, len(slice_.spec.devices)) == ("node-a", 16)
-
-
 def test_a_list_in_chunks_is_served_whole(client):
     assert [node.metadata.name for node in client.list(core_v1.Node, chunk_size=1)] == ["node-a"]
-
-
-def test_events_are_listed(client):
-    assert list(client.list(core_v1.Event)) == []
 
 
 def test_a_job_is_deleted_with_its_pods(client):
@@ -155,16 +124,8 @@ def test_a_job_is_deleted_with_its_pods(client):
     wait_until(lambda: not list(client.list(core_v1.Pod, labels=own_label)))
 
 
-@pytest.mark.parametrize("status", [503, 410])
-def test_a_fault_is_an_error_of_the_client(live, client, status):
-    live.server.faults.append(ClusterFault(status, verb="list", plural="nodes"))
+def test_a_fault_is_an_error_of_the_client(live, client):
+    live.server.faults.append(ClusterFault(503, verb="list", plural="nodes"))
     with pytest.raises(ApiError) as error:
         list(client.list(core_v1.Node))
-    assert error.value.status.code == status
-
-
-def test_another_token_is_nobody(live):
-    stranger = Client(KubeConfig.from_dict(live.build_kubeconfig("other", "post")))
-    with pytest.raises(ApiError) as error:
-        list(stranger.list(core_v1.Node))
-    assert error.value.status.code == 401
+    assert error.value.status.code == 503

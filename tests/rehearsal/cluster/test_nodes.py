@@ -3,14 +3,11 @@ pods away."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from rehearsal.cluster.cluster import ClusterClock, RehearsalCluster
 from rehearsal.cluster.nodes import find_toleration_s
 from rehearsal.cluster.pods import PodScript, VirtualPods
-from rehearsal.cluster.store import ApiError
 from rehearsal.cluster.timing import ClusterTiming
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -89,15 +86,6 @@ class NodeWorld:
 @pytest.fixture
 def world() -> NodeWorld:
     return NodeWorld()
-
-
-def test_lost_node_is_ready_until_its_grace_is_over(world):
-    world.cluster.lose_node("old")
-    world.wait(49)
-    assert world.find_condition(world.node, "Ready")["status"] == "True"
-    world.wait(1)
-    ready = world.find_condition(world.node, "Ready")
-    assert (ready["status"], ready["reason"]) == ("Unknown", "NodeStatusUnknown")
 
 
 @pytest.mark.parametrize("grace_s", [10, 40])
@@ -191,23 +179,6 @@ def test_node_whose_instance_lives_stays_and_its_pods_are_evicted(world):
     assert world.find_condition(world.node, "Ready")["status"] == "Unknown"
 
 
-def test_toleration_is_a_knob():
-    world = NodeWorld(toleration_s=20)
-    world.cluster.lose_node("old", is_terminated=False)
-    world.wait(69)
-    assert "deletionTimestamp" not in world.find_first()["metadata"]
-    world.wait(1)
-    assert "deletionTimestamp" in world.find_first()["metadata"]
-
-
-def test_successor_of_an_evicted_pod_stands_beside_it(world):
-    world.cluster.lose_node("old", is_terminated=False)
-    world.wait(350)
-    phases = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in world.pods}
-    assert phases.pop(world.first["metadata"]["name"]) == "Running"
-    assert list(phases.values()) == ["Pending"]
-
-
 def test_pod_that_tolerates_for_ever_is_not_evicted():
     taints = [{"key": UNREACHABLE, "effect": "NoExecute"}]
     toleration = {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute"}
@@ -224,19 +195,6 @@ def test_pod_gets_its_tolerations_of_a_lost_node_at_its_creation(world):
         ("node.kubernetes.io/not-ready", 300),
         (UNREACHABLE, 300),
     ]
-
-
-def test_second_loss_of_a_node_changes_nothing(world):
-    world.cluster.lose_node("old")
-    world.wait(30)
-    world.cluster.lose_node("old")
-    world.wait(20)
-    assert world.find_condition(world.node, "Ready")["status"] == "Unknown"
-
-
-def test_loss_of_an_unknown_node_is_refused(world):
-    with pytest.raises(ApiError, match="not found"):
-        world.cluster.lose_node("other")
 
 
 def test_new_machine_of_the_same_name_has_a_kubelet(world):
@@ -303,30 +261,3 @@ def test_uncordoned_node_takes_pods_again(world):
     world.wait(2)
     assert [pod["status"]["phase"] for pod in world.pods] == ["Running"]
     assert world.list_taints() == []
-
-
-def test_replaced_node_takes_over(world):
-    world.add_node("new")
-    world.cluster.drain_node("old")
-    world.wait(10)
-    world.cluster.lose_node("old")
-    world.wait(60)
-    (pod,) = world.pods
-    assert (pod["spec"]["nodeName"], pod["status"]["phase"]) == ("new", "Running")
-    nodes = [node["metadata"]["name"] for node in world.store.list_objects("nodes")]
-    assert (nodes, world.slices) == (["new"], ["new"])
-
-
-def test_settled_loss_changes_nothing(world):
-    world.cluster.lose_node("old", is_terminated=False)
-    world.wait(400)
-    version = world.store.version
-    world.cluster.settle()
-    assert world.store.version == version
-
-
-def test_timing_of_a_working_cluster_can_change(world):
-    world.cluster.lose_node("old")
-    world.cluster.timing = replace(world.cluster.timing, node_grace_s=5)
-    world.wait(5)
-    assert world.find_condition(world.node, "Ready")["status"] == "Unknown"
