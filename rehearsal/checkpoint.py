@@ -1,4 +1,4 @@
-"""Writes checkpoints of real format and any size, with random weights, to test, show and measure.
+"""Writes checkpoints of real format and any size, with random weights and an empty tokenizer.
 
 Invariant: the same shape and seed give the same bytes. A tensor's bytes depend only on its name and
 the seed, not on the files that the checkpoint is cut into. Memory never holds more than a piece of
@@ -42,7 +42,7 @@ class RandomCheckpoint:
         attention_heads: query heads.
         kv_heads: key-value heads.
         head_dim: of a head.
-        vocabulary: rows of the embedding; the tokenizer needs 259.
+        vocabulary: rows of the embedding.
         shard_bytes: bytes of tensors in a file, unless a single tensor has more.
         seed: of the weights.
     """
@@ -60,23 +60,20 @@ class RandomCheckpoint:
     seed: int = 0
 
     @classmethod
-    def from_size(cls, size: int, *, shards: int = 4, **fields: Any) -> Self:
+    def from_size(cls, size: int, *, shards: int) -> Self:
         """Return a checkpoint of about this many bytes, in about this many files.
 
         Args:
             size: bytes of all tensors; exact to a tenth from 1 MiB on.
             shards: files.
-            fields: any other field but those that make the size.
         """
         hidden_size = 64
         while (
             hidden_size < _MAX_HIDDEN_SIZE
-            and cls._from_hidden_size(2 * hidden_size, _MIN_LAYERS, **fields).size <= size
+            and cls._from_hidden_size(2 * hidden_size, _MIN_LAYERS).size <= size
         ):
             hidden_size *= 2
-        one_layer, two_layers = (
-            cls._from_hidden_size(hidden_size, layers, **fields) for layers in (1, 2)
-        )
+        one_layer, two_layers = (cls._from_hidden_size(hidden_size, layers) for layers in (1, 2))
         checkpoint = replace(
             one_layer,
             layers=max(1, 1 + round((size - one_layer.size) / (two_layers.size - one_layer.size))),
@@ -85,14 +82,13 @@ class RandomCheckpoint:
         return replace(checkpoint, shard_bytes=-(-checkpoint.size // shards) + largest)
 
     @classmethod
-    def _from_hidden_size(cls, hidden_size: int, layers: int, **fields: Any) -> Self:
+    def _from_hidden_size(cls, hidden_size: int, layers: int) -> Self:
         return cls(
             layers=layers,
             hidden_size=hidden_size,
             intermediate_size=3 * hidden_size,
             attention_heads=hidden_size // 16,
             kv_heads=hidden_size // 32,
-            **fields,
         )
 
     @property
@@ -133,45 +129,34 @@ class RandomCheckpoint:
         }
 
     def config(self) -> dict[str, Any]:
-        """Return the content of config.json, with the keys of the family's published ones."""
+        """Return the content of config.json: of a published one's keys those that are read."""
         family_fields = {
             "qwen3": {
                 "architectures": ["Qwen3ForCausalLM"],
                 "rope_theta": 1000000,
                 "rms_norm_eps": 1e-06,
-                "max_window_layers": self.layers,
-                "sliding_window": None,
-                "use_sliding_window": False,
             },
             "llama": {
                 "architectures": ["LlamaForCausalLM"],
                 "rope_theta": 500000.0,
                 "rms_norm_eps": 1e-05,
-                "mlp_bias": False,
-                "pretraining_tp": 1,
             },
         }[self.family]
         return {
             **family_fields,
-            "attention_bias": False,
-            "attention_dropout": 0.0,
             "bos_token_id": _BOS_ID,
             "eos_token_id": _EOS_ID,
             "head_dim": self.head_dim,
             "hidden_act": "silu",
             "hidden_size": self.hidden_size,
-            "initializer_range": 0.02,
             "intermediate_size": self.intermediate_size,
             "max_position_embeddings": 4096,
             "model_type": self.family,
             "num_attention_heads": self.attention_heads,
             "num_hidden_layers": self.layers,
             "num_key_value_heads": self.kv_heads,
-            "rope_scaling": None,
             "tie_word_embeddings": self.embeddings != "untied",
             "torch_dtype": "bfloat16",
-            "transformers_version": "4.51.0",
-            "use_cache": True,
             "vocab_size": self.vocabulary,
         }
 
@@ -196,8 +181,17 @@ class RandomCheckpoint:
                 none.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in {**self._settings(), **_tokenizer_files()}.items():
-            (folder / name).write_text(content)
+        documents = {
+            "config.json": self.config(),
+            "generation_config.json": {"bos_token_id": _BOS_ID, "eos_token_id": [_EOS_ID]},
+            "tokenizer.json": {
+                "version": "1.0",
+                "model": {"type": "BPE", "vocab": {}, "merges": []},
+            },
+            "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast"},
+        }
+        for name, document in documents.items():
+            (folder / name).write_text(_format_json(document))
         shards = self.shards()
         names = [
             f"model-{number:05}-of-{len(shards):05}.safetensors"
@@ -218,21 +212,6 @@ class RandomCheckpoint:
             with (folder / name).open("wb") as file:
                 self._write_shard(file, shard)
         return sorted(path for path in folder.iterdir() if path.is_file())
-
-    def _settings(self) -> dict[str, str]:
-        generation = {
-            "bos_token_id": _BOS_ID,
-            "eos_token_id": [_EOS_ID],
-            "do_sample": True,
-            "temperature": 0.6,
-            "top_k": 20,
-            "top_p": 0.95,
-            "transformers_version": "4.51.0",
-        }
-        return {
-            "config.json": _format_json(self.config()),
-            "generation_config.json": _format_json(generation),
-        }
 
     def _write_shard(self, file: BinaryIO, shard: Mapping[str, tuple[int, ...]]) -> None:
         """Write https://github.com/huggingface/safetensors: head length, head, tensors."""
@@ -264,75 +243,6 @@ def _random_weights(seed: str, remaining_bytes: int) -> Iterator[bytes]:
 
 _BOS_ID = 256
 _EOS_ID = 257
-_PAD_ID = 258
-_SPECIAL_TOKENS = {"<|begin_of_text|>": _BOS_ID, "<|end_of_text|>": _EOS_ID, "<|pad|>": _PAD_ID}
-
-
-def _tokenizer_files() -> dict[str, str]:
-    """Return a byte-level tokenizer without merges: every byte is a token."""
-    vocabulary = {character: byte for byte, character in enumerate(_byte_characters())}
-    special_tokens = [
-        {
-            "id": id_,
-            "content": text,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
-        for text, id_ in _SPECIAL_TOKENS.items()
-    ]
-    byte_level = {
-        "type": "ByteLevel",
-        "add_prefix_space": False,
-        "trim_offsets": False,
-        "use_regex": True,
-    }
-    tokenizer: dict[str, Any] = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": special_tokens,
-        "normalizer": None,
-        "pre_tokenizer": byte_level,
-        "post_processor": None,
-        "decoder": byte_level,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": vocabulary,
-            "merges": [],
-        },
-    }
-    begin, end, pad = _SPECIAL_TOKENS
-    settings = {
-        "added_tokens_decoder": {
-            str(id_): {"content": text, "special": True} for text, id_ in _SPECIAL_TOKENS.items()
-        },
-        "bos_token": begin,
-        "eos_token": end,
-        "pad_token": pad,
-        "model_max_length": 4096,
-        "tokenizer_class": "PreTrainedTokenizerFast",
-    }
-    return {
-        "tokenizer.json": _format_json(tokenizer),
-        "tokenizer_config.json": _format_json(settings),
-    }
-
-
-def _byte_characters() -> list[str]:
-    """Return each byte's character in a byte-level vocabulary: itself if printable, or over 255."""
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    next_code = iter(range(256, 512))
-    return [chr(byte if byte in printable else next(next_code)) for byte in range(256)]
 
 
 def _format_json(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from rehearsal.aws.deploy_cycle import RehearsalRequest, run_rehearsal
 from rehearsal.aws.endpoint import run_endpoint
 from rehearsal.aws.installation import REPOSITORY, EndpointError
-from rehearsal.aws.report import build_document, format_summary
+from rehearsal.aws.report import format_summary
 from tandem.declarations.faults import SpecError
 from tandem.declarations.workspace import load_workspace
 from tandem.shell_command import quote_command
@@ -56,9 +55,6 @@ def _build_parser() -> argparse.ArgumentParser:
     rehearse_parser.add_argument(
         "--quick", action="store_true", help="bootstrap, deploy and hold only"
     )
-    rehearse_parser.add_argument(
-        "--json", action="store_true", help="print one JSON document, progress on stderr"
-    )
     start_parser = commands.add_parser("start", help="run the endpoint until interrupted")
     start_parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     start_parser.add_argument(
@@ -97,27 +93,18 @@ def _select_location(options: argparse.Namespace) -> tuple[str, str]:
 
 
 def _run_rehearsal(options: argparse.Namespace) -> int:
-    progress = sys.stderr if options.json else sys.stdout
     request = RehearsalRequest(
         name=options.env,
         environments=options.environments,
         experiments=options.experiments,
         is_quick=options.quick,
     )
-    result = run_rehearsal(request, lambda line: print(line, file=progress, flush=True))
-    if not options.json:
-        start_command = quote_command(
-            sys.executable, "-m", "rehearsal.aws", "start", "--env", options.env
-        )
-        print(
-            f"by hand: {start_command} starts such an endpoint, and prints what to export",
-            flush=True,
-        )
-    print(
-        json.dumps(build_document(result), indent=2, default=str)
-        if options.json
-        else "\n".join(format_summary(result))
+    result = run_rehearsal(request, lambda line: print(line, flush=True))
+    start_command = quote_command(
+        sys.executable, "-m", "rehearsal.aws", "start", "--env", options.env
     )
+    print(f"by hand: {start_command} starts such an endpoint, and prints what to export")
+    print(*format_summary(result), sep="\n", flush=True)
     return 0 if result.is_success else EXTERNAL_ERROR
 
 

@@ -85,7 +85,7 @@ FIDELITY: Mapping[str, TypeFidelity] = {
     ),
     "AWS::EC2::InternetGateway": _storage_type(_NO_PACKETS_SENTENCE),
     "AWS::EC2::LaunchTemplate": _storage_type(
-        "versions are kept, instances of a node group take type, tags and root volume from them;"
+        "versions are kept, instances of a node group take type and tags from them;"
         " whether the reservation exists, the AMI boots or the interfaces fit the instance type is"
         " not seen"
     ),

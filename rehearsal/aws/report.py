@@ -1,10 +1,9 @@
-"""Reports the result of a rehearsal, for an operator and for a program."""
+"""Reports the result of a rehearsal."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 from rehearsal.aws.fidelity import REHEARSAL_LIMITS, FidelityLevel
 from rehearsal.aws.rehearsal_steps import RehearsalResult
@@ -80,46 +79,3 @@ def _limit_rows(result: RehearsalResult) -> list[tuple[list[str], str]]:
         }
     properties = [([f"{type_} {name}"], reason) for (type_, name), reason in hidden_reasons.items()]
     return [(names, sentence) for sentence, names in types.items()] + properties
-
-
-def build_document(result: RehearsalResult) -> dict[str, Any]:
-    """Return the result as a document for a program."""
-    return {
-        "environment": result.environment,
-        "account": result.account,
-        "region": result.region,
-        "passed": result.is_success,
-        "steps": [
-            {
-                "name": step.name,
-                "seconds": round(step.seconds, 1),
-                "failed": step.is_failure,
-                "found": step.outcome,
-            }
-            for step in result.steps
-        ],
-        "resources": [
-            {
-                "stack": item.stack,
-                "logical_id": item.logical_id,
-                "type": item.type,
-                "physical_id": item.physical_id,
-                "level": item.fidelity.level,
-                "held": list(item.matching_properties),
-                "differs": [
-                    {
-                        "property": part.property_path,
-                        "template": part.template_value,
-                        "described": part.actual_value,
-                    }
-                    for part in item.differences
-                ],
-                "not_rehearsed": dict(item.unverifiable_properties),
-            }
-            for item in result.resources
-        ],
-        "not_rehearsed": [
-            *REHEARSAL_LIMITS,
-            *(f"{', '.join(types)}: {sentence}" for types, sentence in _limit_rows(result)),
-        ],
-    }

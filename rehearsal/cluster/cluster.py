@@ -26,8 +26,8 @@ PASSES = 20  # far more than one change needs to have all its effects
 class ClusterClock:
     """A clock that stands still until `advance`."""
 
-    def __init__(self, begin: datetime = BEGIN) -> None:
-        self._now = begin
+    def __init__(self) -> None:
+        self._now = BEGIN
 
     def now(self) -> datetime:
         """Return the moment, UTC."""

@@ -105,7 +105,7 @@ def _describe_pod(store: ObjectStore, pod: Object, state: PodState) -> Object:
     set_condition(store, status, "ContainersReady", value=state.is_ready, **details)
     set_condition(store, status, "Ready", value=state.is_ready, **details)
     if state.phase != "Pending" and "podIP" not in status:
-        status["podIP"] = state.pod_ip or _choose_address(store)
+        status["podIP"] = _choose_address(store)
         status["podIPs"] = [{"ip": status["podIP"]}]
     return status
 

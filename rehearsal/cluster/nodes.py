@@ -184,7 +184,7 @@ class NodeController:
                         "DeletionByTaintManager",
                         "Taint manager: deleting due to NoExecute taint",
                     )
-                    self._disrupt_pod(pod, *reason)
+                    _disrupt_pod(self._store, pod, *reason)
                     self._store.delete_object(
                         "pods", pod["metadata"]["namespace"], pod["metadata"]["name"]
                     )
@@ -205,14 +205,11 @@ class NodeController:
             start = self._absences.setdefault(name, self._store.now())
             if (self._store.now() - start).total_seconds() >= timing.orphan_s:
                 changed = copy_object(pod)
-                self._disrupt_pod(changed, "DeletionByPodGC", "PodGC: node no longer exists")
+                _disrupt_pod(
+                    self._store, changed, "DeletionByPodGC", "PodGC: node no longer exists"
+                )
                 self._remove_pod(changed)
         self._absences = {name: start for name, start in self._absences.items() if name in seen}
-
-    def _disrupt_pod(self, pod: Object, reason: str, message: str) -> None:
-        status = pod.get("status", {})
-        set_condition(self._store, status, "DisruptionTarget", reason=reason, message=message)
-        write_status(self._store, "pods", pod, status)
 
     def _remove_pod(self, pod: Object) -> None:
         """Mark a pod Failed and remove it by force; its Job counts it first, if it has one."""
@@ -221,6 +218,12 @@ class NodeController:
         self._store.delete_object(
             "pods", pod["metadata"]["namespace"], pod["metadata"]["name"], grace_s=0
         )
+
+
+def _disrupt_pod(store: ObjectStore, pod: Object, reason: str, message: str) -> None:
+    status = pod.get("status", {})
+    set_condition(store, status, "DisruptionTarget", reason=reason, message=message)
+    write_status(store, "pods", pod, status)
 
 
 def drain_node(store: ObjectStore, name: str) -> None:
@@ -233,7 +236,8 @@ def drain_node(store: ObjectStore, name: str) -> None:
     for pod in store.list_objects("pods", field_selector=f"spec.nodeName={name}"):
         owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])}
         if "DaemonSet" not in owners:
-            store.evict_pod(pod["metadata"]["namespace"], pod["metadata"]["name"])
+            _disrupt_pod(store, pod, "EvictionByEvictionAPI", "Eviction API: evicting")
+            store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 
 def find_toleration_s(

@@ -32,7 +32,6 @@ class PodState:
         log: all that the container wrote.
         waiting_reason: why no container runs, such as CrashLoopBackOff; empty while one runs.
         started_at, finished_at: of the last run; None for the moment of the look at the pod.
-        pod_ip: empty for one that the cluster gives.
         containers: the state of each container by name, init containers too; one that is not there
             shares the pod's.
     """
@@ -45,7 +44,6 @@ class PodState:
     waiting_reason: str = ""
     started_at: datetime | None = None
     finished_at: datetime | None = None
-    pod_ip: str = ""
     containers: Mapping[str, PodState] = field(default_factory=dict)
 
 
@@ -102,17 +100,17 @@ class VirtualPods:
 
     Args:
         now: the cluster's clock.
-        scripts: by the pod's label `app` or `job-name`, or a function of the pod. A pod without a
-            script becomes ready at once and runs for ever.
+        choose_script: returns the script of a pod. By default each pod is ready at once and runs
+            for ever.
     """
 
     def __init__(
         self,
         now: Callable[[], datetime],
-        scripts: Mapping[str, PodScript] | Callable[[Object], PodScript],
+        choose_script: Callable[[Object], PodScript] = lambda _: PodScript(),
     ) -> None:
         self._now = now
-        self._scripts = scripts
+        self._choose_script = choose_script
         self._starts: dict[str, datetime] = {}
         self._stops: dict[str, datetime] = {}
 
@@ -123,7 +121,7 @@ class VirtualPods:
     def look_at_pod(self, pod: Object) -> PodState:
         """Return the state that the script gives a pod now."""
         start = self._starts.get(pod["metadata"]["uid"])
-        script = self._find_script(pod)
+        script = self._choose_script(pod)
         elapsed_s = -1.0 if start is None else (self._now() - start).total_seconds()
         if start is None or elapsed_s < script.start_s:
             return PodState(phase="Pending", waiting_reason="ContainerCreating")
@@ -140,20 +138,13 @@ class VirtualPods:
         wait_s = (
             0.0
             if is_over or uid not in self._starts
-            else min(self._find_script(pod).stop_s, grace_s)
+            else min(self._choose_script(pod).stop_s, grace_s)
         )
         return (self._now() - asked).total_seconds() >= wait_s
 
     def kill_pod(self, pod: Object) -> None:
         """Forget a pod: a dead kubelet never looks at it again."""
         self._starts.pop(pod["metadata"]["uid"], None)
-
-    def _find_script(self, pod: Object) -> PodScript:
-        if callable(self._scripts):
-            return self._scripts(pod)
-        labels = pod["metadata"].get("labels", {})
-        names = [labels[key] for key in ("app", "job-name") if labels.get(key) in self._scripts]
-        return self._scripts[names[0]] if names else PodScript()
 
 
 def list_runs(script: PodScript, policy: str, until_s: float) -> Iterator[ContainerRun]:

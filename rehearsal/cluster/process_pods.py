@@ -128,10 +128,10 @@ class ProcessPods:
         process_pod = self._pods.get(pod["metadata"]["uid"])
         return process_pod.read_log(container) if process_pod else ""
 
-    def kill_container(self, pod: Object, container: str = "") -> bool:
-        """Send SIGKILL to a pod's or a container's running processes; return whether one ran."""
+    def kill_containers(self, pod: Object) -> bool:
+        """Send SIGKILL to a pod's running processes; return whether one ran."""
         process_pod = self._pods.get(pod["metadata"]["uid"])
-        return process_pod is not None and process_pod.kill(container)
+        return process_pod is not None and process_pod.kill()
 
     def close(self) -> None:
         """Kill all processes that still run."""
@@ -195,10 +195,10 @@ class ProcessPod:
         self._stop.set()
         self.kill()
 
-    def kill(self, container: str = "") -> bool:
+    def kill(self) -> bool:
         """Send SIGKILL to all running processes and their children; return whether one ran."""
-        runs = [run for name, run in self.runs.items() if container in {"", name}]
-        return any([_send_signal(run.process, signal.SIGKILL) for run in runs])  # noqa: C419 - all of them
+        is_sent = [_send_signal(run.process, signal.SIGKILL) for run in self.runs.values()]
+        return any(is_sent)
 
     def read_log(self, container: str) -> str:
         """Return the output of a container's last run."""

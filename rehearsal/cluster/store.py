@@ -126,11 +126,12 @@ class ObjectStore:
         *,
         label_selector: str = "",
         field_selector: str = "",
-        owner_uid: str = "",
     ) -> list[Object]:
-        """Return copies, sorted by namespace and name; None: every namespace; an owner: its own."""
-        keys = self._select_keys(plural, namespace, label_selector, field_selector, owner_uid)
-        return [self._copy(key) for key in keys]
+        """Return copies, sorted by namespace and name; None: every namespace."""
+        bodies = self.view_objects(
+            plural, namespace, label_selector=label_selector, field_selector=field_selector
+        )
+        return [self._copy(_find_key(plural, body)) for body in bodies]
 
     def view_objects(
         self,
@@ -141,26 +142,16 @@ class ObjectStore:
         field_selector: str = "",
         owner_uid: str = "",
     ) -> list[Object]:
-        """Return the stored objects themselves, else as list_objects; the caller changes none."""
-        keys = self._select_keys(plural, namespace, label_selector, field_selector, owner_uid)
-        return [self._objects[key] for key in keys]
-
-    def _select_keys(
-        self,
-        plural: str,
-        namespace: str | None,
-        label_selector: str,
-        field_selector: str,
-        owner_uid: str,
-    ) -> list[tuple[str, str, str]]:
+        """Return the stored objects themselves, of an owner if one is named; change none."""
         keys = sorted(
             key for key in self._objects if key[0] == plural and namespace in (None, key[1])
         )
+        bodies = [self._objects[key] for key in keys]
         return [
-            key
-            for key in keys
-            if (not owner_uid or owner_uid in _list_owners(self._objects[key]["metadata"]))
-            and is_selected(self._objects[key], label_selector, field_selector)
+            body
+            for body in bodies
+            if (not owner_uid or owner_uid in _list_owners(body["metadata"]))
+            and is_selected(body, label_selector, field_selector)
         ]
 
     def list_orphans(self) -> list[tuple[str, str, str]]:
@@ -336,28 +327,6 @@ class ObjectStore:
             self.remove_object(plural, namespace, name)
         return kept
 
-    def evict_pod(self, namespace: str, name: str, *, grace_s: int | None = None) -> None:
-        """Delete a pod as its subresource `eviction` does: it says before that it is disrupted.
-
-        Args:
-            namespace, name: of the pod.
-            grace_s: None takes its own terminationGracePeriodSeconds.
-
-        Raises:
-            ApiError: 404.
-        """
-        status = self.get_object("pods", namespace, name).get("status", {})
-        rows = [row for row in status.get("conditions", []) if row["type"] != "DisruptionTarget"]
-        row = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "lastTransitionTime": format_time(self.now()),
-        }
-        row |= {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
-        change = {"status": status | {"conditions": [*rows, row]}}
-        self.replace_object("pods", namespace, name, change, subresource="status")
-        self.delete_object("pods", namespace, name, grace_s=grace_s)
-
     def remove_object(self, plural: str, namespace: str, name: str) -> None:
         """Remove an object at once.
 
@@ -382,7 +351,7 @@ class ObjectStore:
         metadata = body["metadata"]
         self.version += 1
         metadata["resourceVersion"] = str(self.version)
-        key = plural, metadata.get("namespace", ""), metadata["name"]
+        key = _find_key(plural, body)
         self._objects[key] = body
         self._images[key] = marshal.dumps(body)
         return self._copy(key)
@@ -405,6 +374,10 @@ def copy_object(body: Object) -> Object:
     """Return a deep copy, ten times as fast as copy.deepcopy, but only for JSON values."""
     copied: Object = marshal.loads(marshal.dumps(body))  # noqa: S302 - written a moment ago, by this process
     return copied
+
+
+def _find_key(plural: str, body: Object) -> tuple[str, str, str]:
+    return plural, body["metadata"].get("namespace", ""), body["metadata"]["name"]
 
 
 def is_selected(body: Mapping[str, Any], label_selector: str, field_selector: str) -> bool:

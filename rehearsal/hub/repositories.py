@@ -54,11 +54,6 @@ class HubBlob:
     sha256: str | None
     pointer_size: int
 
-    @property
-    def etag(self) -> str:
-        """The hub's name of the file's content."""
-        return self.sha256 or self.oid
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HubRevision:
@@ -85,38 +80,17 @@ class HubRepositories:
             f"{path.parent.name}/{path.name}" for path in self.folder.glob("*/*") if path.is_dir()
         )
 
-    def branches(self, repository: str) -> dict[str, str]:
-        """Return branches with commits; `main` is the only commit unless a folder is so named."""
-        folders = [path for path in self._repository_folder(repository).iterdir() if path.is_dir()]
-        commits_by_branch = {
-            path.name: self._revision(path).commit
-            for path in folders
-            if not _COMMIT.fullmatch(path.name)
-        }
-        commits = [path.name for path in folders if _COMMIT.fullmatch(path.name)]
-        return (
-            {MAIN_BRANCH: commits[0], **commits_by_branch}
-            if len(commits) == 1
-            else commits_by_branch
-        )
-
     def revision(self, repository: str, revision_name: str) -> HubRevision | None:
-        """Return the commit of a branch's or a commit's name; None if there is none."""
-        folder = self._repository_folder(repository) / revision_name
-        if re.fullmatch(r"[\w.-]+", revision_name) and folder.is_dir():
-            return self._revision(folder)
-        branches = self.branches(repository)
-        if revision_name in branches and branches[revision_name] != revision_name:
-            return self.revision(repository, branches[revision_name])
-        branch_names = [branch for branch, commit in branches.items() if commit == revision_name]
-        return (
-            self._revision(self._repository_folder(repository) / branch_names[0])
-            if branch_names
-            else None
-        )
+        """Return the commit of a folder's or a commit's name, or of `main`; None if there is none.
 
-    def _repository_folder(self, repository: str) -> Path:
-        return self.folder / repository
+        The only commit of a repository is its `main` too.
+        """
+        folders = (self.folder / repository).iterdir()
+        revisions = {path.name: self._revision(path) for path in folders if path.is_dir()}
+        commits = {revision.commit: revision for revision in revisions.values()}
+        if revision_name == MAIN_BRANCH and len(commits) == 1:
+            return next(iter(commits.values()))
+        return revisions.get(revision_name) or commits.get(revision_name)
 
     def _revision(self, folder: Path) -> HubRevision:
         files = {blob.name: blob for blob in self._blobs(folder)}

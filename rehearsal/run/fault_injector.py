@@ -80,7 +80,7 @@ class FaultInjector:
                 )
         if faults.killed_component:
             for pod in self._list_running(faults.killed_component):
-                self.pods.kill_container(pod)
+                self.pods.kill_containers(pod)
                 self.killed_pods += 1
         if faults.is_node_lost:
             self.terminate_instances()

@@ -164,7 +164,6 @@ class RunWorld:
         account: where the environment is deployed.
         settings: of the rehearsal.
         folder: of manifests, pods and truth logs; the files of pods stay there.
-        store: of the cluster's objects; a new one by default.
 
     Attributes:
         live: the cluster and its API.
@@ -177,12 +176,11 @@ class RunWorld:
         account: RehearsalAccount,
         settings: RehearsalSettings,
         folder: Path,
-        store: ObjectStore | None = None,
     ) -> None:
         self.account = account
         self.settings = settings
         self.folder = folder
-        self.store = store or ObjectStore(WallClock().now)
+        self.store = ObjectStore(WallClock().now)
         self._api_faults = list[ClusterFault]()
         workspace = load_workspace(
             account.sandbox.environments, account.sandbox.experiments, (settings.environment,)
@@ -258,10 +256,10 @@ class RunWorld:
                 )
             time.sleep(BRIDGE_S)
 
-    def read_logs(self, component: str = "runner") -> str:
-        """Return the log ends of a component's containers, with why a pod does not run."""
+    def read_logs(self) -> str:
+        """Return the log ends of the runner's containers, with why a pod does not run."""
         pods = self.live.call(
-            lambda: self.store.list_objects("pods", label_selector=f"{COMPONENT_LABEL}={component}")
+            lambda: self.store.list_objects("pods", label_selector=f"{COMPONENT_LABEL}=runner")
         )
         rows = [
             row

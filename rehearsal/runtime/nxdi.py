@@ -151,7 +151,7 @@ def compile_application(
         is_last = rank == settings["tp_degree"] - 1
         path = folder / f"weights/tp{rank}_sharded_checkpoint.safetensors"
         _write_tensors(path, rank, app.identity)
-        if is_last and stand_in_settings.incomplete_output == "truncated-shard":
+        if is_last and stand_in_settings.has_truncated_shard:
             path.write_bytes(path.read_bytes()[:-1])
 
 

@@ -20,19 +20,9 @@ RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0
 # after them
 CRASH_KINDS = {
     "transient": (_LOST_PEER_LOG, 1),
-    "oom": (
-        (
-            "[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient"
-            " system memory."
-        ),
-        70,
-    ),
     "killed": ("", -signal.SIGKILL),
-    "compiler-error": ("[ERROR] [NCC_IXCG856] Internal compiler error in the code generator", 70),
-    "disk-full": ("OSError: [Errno 28] No space left on device: 'model.pt'", 1),
-    "unknown": ("RuntimeError: something that nobody has seen before", 1),
 }
-INCOMPLETE_OUTPUTS = ("truncated-shard",)
+TRUNCATED_SHARD = "truncated-shard"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +32,14 @@ class StandInSettings:
     Args:
         crash_kind: one of CRASH_KINDS; empty for none. crash_at: attempts (from 1) that crash;
             empty for all.
-        incomplete_output: one of INCOMPLETE_OUTPUTS.
-        failed_graph: mark a graph as failed in the compiler's cache, and continue.
+        has_truncated_shard: end well with a truncated weight file.
+        marks_graph_failure: mark a graph as failed in the compiler's cache, and continue.
         state_folder: folder that outlives an attempt, in which attempts are counted.
     """
 
     crash_kind: str
     crash_attempts: tuple[int, ...]
-    incomplete_output: str
+    has_truncated_shard: bool
     marks_graph_failure: bool
     state_folder: str
 
@@ -62,10 +52,7 @@ class StandInSettings:
         """
         crash_kind = _read_variable("CRASH")
         incomplete_output = _read_variable("HALF")
-        if crash_kind not in {"", *CRASH_KINDS} or incomplete_output not in {
-            "",
-            *INCOMPLETE_OUTPUTS,
-        }:
+        if crash_kind not in {"", *CRASH_KINDS} or incomplete_output not in {"", TRUNCATED_SHARD}:
             raise ValueError(
                 f"no such position: {SETTING_PREFIX}CRASH={crash_kind!r},"
                 f" {SETTING_PREFIX}HALF={incomplete_output!r}"
@@ -75,7 +62,7 @@ class StandInSettings:
             crash_attempts=tuple(
                 int(attempt) for attempt in _read_variable("CRASH_AT").split(",") if attempt
             ),
-            incomplete_output=incomplete_output,
+            has_truncated_shard=bool(incomplete_output),
             marks_graph_failure=_read_variable("FAILED_GRAPH") == "1",
             state_folder=_read_variable("STATE"),
         )

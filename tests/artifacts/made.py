@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 QUIET = StandInSettings(
     crash_kind="",
     crash_attempts=(),
-    incomplete_output="",
+    has_truncated_shard=False,
     marks_graph_failure=False,
     state_folder="",
 )

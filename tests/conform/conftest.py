@@ -66,7 +66,7 @@ def play(
     """A function that plays the kubelets of pods that do nothing and are ready at once."""
 
     def start() -> AbstractContextManager[PlayedKubelets]:
-        pods = VirtualPods(store.now, {})
+        pods = VirtualPods(store.now)
         folder = tmp_path_factory.mktemp("kubelets")
         return PlayedKubelets(
             cluster, store, pods, lambda pod, _: pods.look_at_pod(pod).log, folder, address

@@ -25,7 +25,7 @@ def live():
     """A cluster that has a node already."""
     objects = ObjectStore(WallClock().now)
     objects.create_object("nodes", "", REAL_NODE)
-    cluster = RehearsalCluster(WallClock(), lambda now: VirtualPods(now, {}), objects)
+    cluster = RehearsalCluster(WallClock(), VirtualPods, objects)
     with LiveCluster(cluster, ClusterServer(objects)) as live:
         yield live
 

@@ -140,9 +140,6 @@ def _convert_lifecycle_rule(rule):
         "Prefix",
         "ExpirationInDays",
         "ExpiredObjectDeleteMarker",
-        "Transitions",
-        "NoncurrentVersionTransitions",
-        "NoncurrentVersionExpirationInDays",
     }
     unknown = sorted(rule.keys() - api_names.keys() - flat_names)
     if unknown:
@@ -161,19 +158,6 @@ def _convert_lifecycle_rule(rule):
         api_rule["Expiration"] = {
             "ExpiredObjectDeleteMarker": str(rule["ExpiredObjectDeleteMarker"]).lower() == "true"
         }
-    if "NoncurrentVersionExpirationInDays" in rule:
-        api_rule["NoncurrentVersionExpiration"] = {
-            "NoncurrentDays": int(rule["NoncurrentVersionExpirationInDays"])
-        }
-    for property_, days in (
-        ("Transitions", "Days"),
-        ("NoncurrentVersionTransitions", "NoncurrentDays"),
-    ):
-        if property_ in rule:
-            api_rule[property_] = [
-                _convert_numbers(_rename_keys(item, TransitionInDays=days))
-                for item in rule[property_]
-            ]
     return api_rule
 
 

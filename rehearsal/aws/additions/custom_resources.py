@@ -66,15 +66,11 @@ def list_resources() -> list[dict]:
     """Return all custom resources, any account and region, with what their provider would get."""
     return [
         {
-            "Account": account,
-            "Region": region,
             "Stack": name,
             "LogicalId": logical_id,
-            "PhysicalId": resource["PhysicalResourceId"],
-            "Type": resource["ResourceType"],
             "Properties": resource["Properties"],
         }
-        for (account, region, name), stack in cloudformation._stacks.all_items()
+        for (_account, _region, name), stack in cloudformation._stacks.all_items()
         if stack.get("StackStatus") != "DELETE_COMPLETE"
         for logical_id, resource in stack.get("_resources", {}).items()
         if resource["ResourceType"].startswith("Custom::")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
-from urllib.parse import unquote
 
 from ministack.core.responses import AccountRegionScopedDict, get_account_id, new_uuid
 from ministack.services import ec2, eks
@@ -29,7 +28,6 @@ def install(_handlers: dict) -> None:
         ("_create_cluster", _create_cluster),
         ("_delete_cluster", _delete_cluster),
         ("_handle_request_sync", _route_request),
-        ("_tag_resource", _tag_resource),
     ):
         _originals[name] = getattr(eks, name)
         setattr(eks, name, wrapper)
@@ -103,9 +101,6 @@ def _delete_cluster(name):
 
 
 def _route_request(method, path, headers, body, query):
-    if method == "DELETE" and path.startswith("/tags/"):
-        # plain MiniStack keeps the first key alone
-        return _untag_resource(unquote(path.removeprefix("/tags/")), query)
     for pattern, route_method, answer in ROUTES:
         match = re.fullmatch(pattern, path)
         if match and method == route_method:
@@ -118,56 +113,16 @@ def _route_request(method, path, headers, body, query):
     return _originals["_handle_request_sync"](method, path, headers, body, query)
 
 
-def _tag_resource(arn, body):
-    return _store_tags(
-        arn, _originals["_tag_resource"](arn, body), lambda tags: {**tags, **body.get("tags", {})}
-    )
-
-
-def _untag_resource(arn, query):
-    keys = query.get("tagKeys", [])
-    removed_keys = {keys} if isinstance(keys, str) else set(keys)
-    answer = eks._untag_resource(arn, query)
-    return _store_tags(
-        arn,
-        answer,
-        lambda tags: {key: value for key, value in tags.items() if key not in removed_keys},
-    )
-
-
-def _store_tags(arn, answer, change):
-    """Store tags on the record; plain MiniStack has a separate table that no describe reads."""
-    if answer[0] < ERROR_STATUS:
-        for record in _taggable_records():
-            if arn in (
-                record.get("arn"),
-                record.get("nodegroupArn"),
-                record.get("addonArn"),
-                record.get("accessEntryArn"),
-            ):
-                record["tags"] = change(record.get("tags") or {})
-                eks._tags[arn] = dict(record["tags"])
-    return answer
-
-
-def _taggable_records():
-    for records in (eks._clusters, eks._nodegroups, eks._addons, eks._access_entries):
-        yield from records.values()
-
-
 def _update_cluster(name, fields, _query):
     cluster = eks._clusters.get(name)
     if cluster is None:
         return _not_found_error(f"No cluster found for name: {name}.")
     store_fields(cluster, fields)
-    return record_update(
-        f"{name}/", "VersionUpdate" if "version" in fields else "ConfigUpdate", fields
-    )
+    return record_update(f"{name}/", fields)
 
 
 def record_update(
     resource_path: str,
-    type_: str,
     fields: dict,
     *,
     status: str = "Successful",
@@ -177,7 +132,6 @@ def record_update(
 
     Args:
         resource_path: `cluster/node group`; the second part is empty for the cluster itself.
-        type_: as EKS names it.
         fields: the request.
         status: of the update in a describe from now on; `finish_updates` ends one that is
             InProgress.
@@ -187,7 +141,7 @@ def record_update(
     update = {
         "id": new_uuid(),
         "status": status,
-        "type": type_,
+        "type": "ConfigUpdate",
         "params": params,
         "createdAt": eks._now(),
         "errors": [],
@@ -208,9 +162,8 @@ def finish_updates(nodegroup: str) -> None:
 
 def _update_parameters(fields):
     """Return the requested fields as EKS lists them: each size by itself."""
-    for name, kind in (("version", "Version"), ("deletionProtection", "DeletionProtection")):
-        if name in fields:
-            yield kind, json.dumps(fields[name])
+    if "deletionProtection" in fields:
+        yield "DeletionProtection", json.dumps(fields["deletionProtection"])
     for name, size in fields.get("scalingConfig", {}).items():
         yield f"{name[:1].upper()}{name[1:]}", str(size)
 
@@ -237,7 +190,6 @@ def _not_found_error(message):
 # other modules add theirs
 ROUTES = [
     (r"/clusters/([^/]+)/update-config", "POST", _update_cluster),
-    (r"/clusters/([^/]+)/updates", "POST", _update_cluster),
     (r"/clusters/([^/]+)/updates", "GET", _list_updates),
     (r"/clusters/([^/]+)/updates/([^/]+)", "GET", _describe_update),
 ]

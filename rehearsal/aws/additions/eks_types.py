@@ -22,8 +22,6 @@ from .node_group_api import is_in_order
 
 # default namespaces of add-ons; all others of ours are in kube-system
 _ADDON_NAMESPACES = {"amazon-cloudwatch-observability": "amazon-cloudwatch"}
-_CLUSTER_SHAPE = partial(service_model.request_shape, "eks", "CreateCluster")
-_NODEGROUP_SHAPE = partial(service_model.request_shape, "eks", "CreateNodegroup")
 _NODEGROUP_RECORD_SHAPE = partial(
     service_model.answer_shape, "eks", "DescribeNodegroup", "nodegroup"
 )
@@ -66,15 +64,7 @@ def _update_then_store(update, store):
 
 def _cluster_request(properties):
     """Return the CreateCluster request: log types and tags nest otherwise, the rest is spelling."""
-    properties_without_logging = {
-        name: value for name, value in properties.items() if name not in ("Logging", "Force")
-    }
-    request = service_model.convert_value(
-        _CLUSTER_SHAPE(),
-        properties_without_logging,
-        "AWS::EKS::Cluster",
-        service_model.to_camel_case,
-    )
+    request = _build_request("CreateCluster", properties, "Logging", "Force")
     if "Logging" in properties:
         types = [
             item["Type"]
@@ -109,12 +99,7 @@ def _store_cluster(name, properties):
 
 
 def _nodegroup_request(properties):
-    request_properties = {
-        name: value for name, value in properties.items() if name != "ForceUpdateEnabled"
-    }
-    request = service_model.convert_value(
-        _NODEGROUP_SHAPE(), request_properties, "AWS::EKS::Nodegroup", service_model.to_camel_case
-    )
+    request = _build_request("CreateNodegroup", properties, "ForceUpdateEnabled")
     scaling = request.get("scalingConfig")
     if scaling is not None and not is_in_order(scaling):
         raise ValueError(f"Minimum, desired and maximum out of order: {scaling}")
@@ -160,7 +145,7 @@ def _build_request(operation, properties, *ignored_names):
     return service_model.convert_value(
         service_model.request_shape("eks", operation),
         request_properties,
-        operation,
+        f"AWS::EKS::{operation.removeprefix('Create')}",
         service_model.to_camel_case,
     )
 

@@ -134,11 +134,9 @@ def reservation_id(data: dict) -> str | None:
 
 
 def _apply_root_volume(instance, template_data):
-    """Give the root volume the size and the tags of the launch template."""
+    """Give the root volume the zone of its instance and the tags of the launch template."""
     [volume] = [ec2._volumes[disk["Ebs"]["VolumeId"]] for disk in instance["BlockDeviceMappings"]]
     volume["AvailabilityZone"] = instance["Placement"]["AvailabilityZone"]
-    for mapping in template_data.get("BlockDeviceMappings", [])[:1]:
-        volume["Size"] = mapping.get("Ebs", {}).get("VolumeSize", volume["Size"])
     tags = _template_tags(template_data, "volume")
     if tags:
         ec2._tags[volume["VolumeId"]] = tags
@@ -151,16 +149,7 @@ def template_version(nodegroup: dict) -> dict:
         if template["LaunchTemplateId"] == reference.get("id") or template[
             "LaunchTemplateName"
         ] == reference.get("name"):
-            numbers = {
-                "$Latest": template["LatestVersionNumber"],
-                "$Default": template["DefaultVersionNumber"],
-            }
-            version_number = str(
-                numbers.get(
-                    reference.get("version"),
-                    reference.get("version", template["DefaultVersionNumber"]),
-                )
-            )
+            version_number = str(reference.get("version", template["DefaultVersionNumber"]))
             return next(
                 (
                     version

@@ -77,7 +77,7 @@ def build_replacing_update(create, update_tags=None):
     return update
 
 
-def add_stack_tags(*types: str, shape: str = "list") -> None:
+def add_stack_tags(*types: str) -> None:
     """Let stack tags reach these types too, as on AWS."""
     for type_ in types:
-        provisioners._STACK_TAG_PROPERTY[type_] = ("Tags", shape)
+        provisioners._STACK_TAG_PROPERTY[type_] = ("Tags", "list")

@@ -114,10 +114,17 @@ def _resource_attributes(physical_id):
     return {"Id": physical_id}
 
 
+def _call_for_id(store, call, request):
+    """Return the id of the one record that a call adds to a store."""
+    ids_before = set(store)
+    require_success(call(request))
+    (new_id,) = set(store) - ids_before
+    return new_id
+
+
 def _create_address(_logical_id, properties, _stack):
-    ids_before = set(ec2._addresses)
-    require_success(ec2._allocate_address({"Domain": properties.get("Domain", "vpc")}))
-    (allocation,) = set(ec2._addresses) - ids_before
+    request = {"Domain": properties.get("Domain", "vpc")}
+    allocation = _call_for_id(ec2._addresses, ec2._allocate_address, request)
     provisioners._ec2_apply_tags(allocation, properties)
     return allocation, _resource_attributes(allocation)
 
@@ -136,14 +143,9 @@ def _create_nat(_logical_id, properties, _stack):
         and allocation not in ec2._addresses
     ):
         raise ValueError(f"The allocation ID '{allocation}' does not exist")
-    ids_before = set(ec2._nat_gateways)
-    request = {
-        name: properties[name]
-        for name in ("SubnetId", "AllocationId", "ConnectivityType")
-        if name in properties
-    }
-    require_success(ec2._create_nat_gateway(request))
-    (gateway,) = set(ec2._nat_gateways) - ids_before
+    names = ("SubnetId", "AllocationId", "ConnectivityType")
+    request = {name: properties[name] for name in names if name in properties}
+    gateway = _call_for_id(ec2._nat_gateways, ec2._create_nat_gateway, request)
     provisioners._ec2_apply_tags(gateway, properties)
     return gateway, _resource_attributes(gateway)
 
@@ -154,20 +156,8 @@ def _delete_nat(physical_id, _properties):
 
 
 def _create_flow_log(_logical_id, properties, _stack):
-    ids_before = set(ec2._flow_logs)
-    request = {
-        name: properties[name]
-        for name in (
-            "ResourceType",
-            "TrafficType",
-            "LogDestinationType",
-            "LogDestination",
-            "LogGroupName",
-        )
-        if name in properties
-    }
-    require_success(ec2._create_flow_logs({**request, "ResourceId.1": properties["ResourceId"]}))
-    (flow_log,) = set(ec2._flow_logs) - ids_before
+    request = {"ResourceId.1": properties["ResourceId"], "ResourceType": properties["ResourceType"]}
+    flow_log = _call_for_id(ec2._flow_logs, ec2._create_flow_logs, request)
     fields = {
         name: value
         for name, value in properties.items()
@@ -250,18 +240,32 @@ def _endpoint_xml(endpoint, tag="item"):
 
 
 def _describe_nat_gateways(parameters):
-    filters = ec2._parse_filters(parameters)
-    gateway_ids = ec2._parse_member_list(parameters, "NatGatewayId")
-    gateways = [
-        gateway
-        for gateway in ec2._nat_gateways.values()
-        if _is_match(gateway, "NatGatewayId", gateway_ids, filters)
-    ]
-    items = "".join(
-        f"<item>{service_model.format_ec2_xml(_NAT_SHAPE(), _nat_answer(gateway))}</item>"
-        for gateway in gateways
+    body = _format_records(
+        parameters, "NatGatewayId", ec2._nat_gateways.values(), _NAT_SHAPE(), _nat_answer
     )
-    return ec2._xml(200, "DescribeNatGatewaysResponse", f"<natGatewaySet>{items}</natGatewaySet>")
+    return ec2._xml(200, "DescribeNatGatewaysResponse", f"<natGatewaySet>{body}</natGatewaySet>")
+
+
+def _describe_flow_logs(parameters):
+    body = _format_records(
+        parameters, "FlowLogId", ec2._flow_logs.values(), _FLOW_LOG_SHAPE(), _flow_log_answer
+    )
+    return ec2._xml(200, "DescribeFlowLogsResponse", f"<flowLogSet>{body}</flowLogSet>")
+
+
+def _format_records(parameters, id_field, records, shape, build_answer):
+    """Return the records that a describe call asks for, as EC2 prints a set of them."""
+    filters = ec2._parse_filters(parameters)
+    wanted_ids = ec2._parse_member_list(parameters, id_field)
+    return "".join(
+        f"<item>{service_model.format_ec2_xml(shape, build_answer(record))}</item>"
+        for record in records
+        if _is_match(record, id_field, wanted_ids, filters)
+    )
+
+
+def _flow_log_answer(flow_log):
+    return {**flow_log, "Tags": ec2._tags.get(flow_log["FlowLogId"], [])}
 
 
 def _nat_answer(gateway):
@@ -276,23 +280,6 @@ def _nat_answer(gateway):
         "NatGatewayAddresses": [gateway_address],
         "Tags": ec2._tags.get(gateway["NatGatewayId"], []),
     }
-
-
-def _describe_flow_logs(parameters):
-    filters = ec2._parse_filters(parameters)
-    flow_log_ids = ec2._parse_member_list(parameters, "FlowLogId")
-    flow_logs = [
-        log for log in ec2._flow_logs.values() if _is_match(log, "FlowLogId", flow_log_ids, filters)
-    ]
-    items = "".join(
-        "<item>"
-        + service_model.format_ec2_xml(
-            _FLOW_LOG_SHAPE(), {**log, "Tags": ec2._tags.get(log["FlowLogId"], [])}
-        )
-        + "</item>"
-        for log in flow_logs
-    )
-    return ec2._xml(200, "DescribeFlowLogsResponse", f"<flowLogSet>{items}</flowLogSet>")
 
 
 _FILTERS = {

@@ -22,11 +22,8 @@ def install(handlers: dict) -> None:
     eks._create_nodegroup = _create_nodegroup
     eks._delete_nodegroup = _delete_nodegroup
     eks._describe_nodegroup = _describe_nodegroup
-    eks_api.ROUTES.extend(
-        (
-            (r"/clusters/([^/]+)/node-groups/([^/]+)/update-config", "POST", _update_config),
-            (r"/clusters/([^/]+)/node-groups/([^/]+)/update-version", "POST", _update_version),
-        )
+    eks_api.ROUTES.append(
+        (r"/clusters/([^/]+)/node-groups/([^/]+)/update-config", "POST", _update_config)
     )
     node_groups.settle_callbacks.append(eks_api.finish_updates)
     provisioners._eks_nodegroup_delete = _delete_by_stack
@@ -122,74 +119,36 @@ def _update_config_locked(cluster, name, fields):
         return _not_found_error(name)
     if fleet_settings.read_settings().throttles:
         return eks._error(429, "ThrottlingException", "Rate exceeded")
-    scaling = {**nodegroup["scalingConfig"], **fields.get("scalingConfig", {})}
-    if not is_in_order(scaling):
-        return eks._error(
-            400,
-            "InvalidParameterException",
-            f"Minimum, desired and maximum out of order: {scaling}",
-        )
+    problem = _find_change_fault(nodegroup, fields)
+    if problem:
+        return eks._error(400, "InvalidParameterException", problem)
     if _nodegroup_status(nodegroup) not in ("ACTIVE", "DEGRADED"):
         return _busy_error()
-    plain_fields = {key: value for key, value in fields.items() if key not in ("labels", "taints")}
+    plain_fields = {key: value for key, value in fields.items() if key != "labels"}
     if fleet_settings.read_settings().ignores_request:
         return eks_api.record_update(
-            f"{cluster}/{name}", "ConfigUpdate", plain_fields, status="InProgress", is_stuck=True
+            f"{cluster}/{name}", plain_fields, status="InProgress", is_stuck=True
         )
     eks_api.store_fields(nodegroup, plain_fields, _NODEGROUP_SHAPE)
-    _update_labels_and_taints(nodegroup, fields)
-    answer = eks_api.record_update(
-        f"{cluster}/{name}", "ConfigUpdate", plain_fields, status="InProgress"
-    )
+    _update_labels(nodegroup, fields.get("labels", {}))
+    answer = eks_api.record_update(f"{cluster}/{name}", plain_fields, status="InProgress")
     node_groups.apply_sizes(nodegroup)
     return answer
 
 
-def _update_labels_and_taints(nodegroup, fields):
-    """Add and remove the nodes' labels and taints."""
-    labels = fields.get("labels", {})
-    taints = fields.get("taints", {})
-    nodegroup["labels"] = {
-        **{
-            key: value
-            for key, value in nodegroup["labels"].items()
-            if key not in labels.get("removeLabels", [])
-        },
-        **labels.get("addOrUpdateLabels", {}),
-    }
-    nodegroup["taints"] = _merge_taints(nodegroup["taints"], taints)
-    nodegroup["modifiedAt"] = eks._now()
+def _find_change_fault(nodegroup, fields):
+    scaling = {**nodegroup["scalingConfig"], **fields.get("scalingConfig", {})}
+    if not is_in_order(scaling):
+        return f"Minimum, desired and maximum out of order: {scaling}"
+    return "taints change by a deploy alone here" if "taints" in fields else None
+
+
+def _update_labels(nodegroup, change):
+    removed_keys = change.get("removeLabels", [])
+    kept = {key: value for key, value in nodegroup["labels"].items() if key not in removed_keys}
+    nodegroup["labels"] = kept | change.get("addOrUpdateLabels", {})
 
 
 def _busy_error():
     message = "Nodegroup cannot be updated as it is currently not in Active State"
     return eks._error(409, "ResourceInUseException", message)
-
-
-def _merge_taints(taints, change):
-    removed_keys = [
-        _taint_key(taint)
-        for taint in change.get("removeTaints", []) + change.get("addOrUpdateTaints", [])
-    ]
-    return [taint for taint in taints if _taint_key(taint) not in removed_keys] + change.get(
-        "addOrUpdateTaints", []
-    )
-
-
-def _taint_key(taint):
-    return taint["key"], taint["effect"]
-
-
-def _update_version(cluster, name, fields, _query):
-    nodegroup = eks._nodegroups.get(f"{cluster}/{name}")
-    if nodegroup is None:
-        return _not_found_error(name)
-    if _nodegroup_status(nodegroup) != "ACTIVE":
-        return _busy_error()
-    with fleet_settings.lock:
-        eks_api.store_fields(nodegroup, fields, _NODEGROUP_SHAPE)
-        answer = eks_api.record_update(
-            f"{cluster}/{name}", "VersionUpdate", fields, status="InProgress"
-        )
-        node_groups.replace_instances(nodegroup)
-    return answer

@@ -138,16 +138,6 @@ def apply_sizes(nodegroup: dict) -> None:
         settle_group(group)
 
 
-def replace_instances(nodegroup: dict) -> None:
-    """Replace all instances at once, as for a new launch-template version; EKS does it in steps."""
-    group = find_group(nodegroup)
-    with fleet_settings.lock:
-        nodegroup["status"] = "UPDATING"
-        for instance in _alive_instances(group):
-            fleet_instances.terminate_instance(instance)
-        settle_group(group)
-
-
 def settle_group(group: dict) -> None:
     """Do work until none is due: move instances, start and stop them, and record the result."""
     with fleet_settings.lock:

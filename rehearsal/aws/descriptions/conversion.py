@@ -27,6 +27,12 @@ def require_single(items: list[Any], subject: str) -> Any:
     return items[0]
 
 
+def require_equal(documents: list[Any]) -> Any:
+    """Return the document that all are equal to; all of them, which no template has, if none is."""
+    is_same = bool(documents) and all(document == documents[0] for document in documents)
+    return documents[0] if is_same else documents
+
+
 def to_pascal_case(value: Any, user_keys: frozenset[str] = frozenset()) -> Any:
     """Return a camelCase answer in template spelling; keys below `user_keys` stay as they are."""
     if isinstance(value, list):

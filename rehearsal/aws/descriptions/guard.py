@@ -11,6 +11,7 @@ from rehearsal.aws.descriptions.conversion import (
     ClientFactory,
     DescribeFunction,
     Properties,
+    require_equal,
     to_whole_numbers,
 )
 
@@ -60,8 +61,7 @@ def _describe_queue_policy(
 ) -> Properties:
     """Describe a queue policy; it differs if one of its queues has another policy."""
     policies = [_queue_attributes(client("sqs"), url).get("Policy") for url in properties["Queues"]]
-    is_same = all(policy == policies[0] for policy in policies)
-    return {"Queues": properties["Queues"], "PolicyDocument": policies[0] if is_same else policies}
+    return {"Queues": properties["Queues"], "PolicyDocument": require_equal(policies)}
 
 
 def _describe_budget(

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rehearsal.aws.descriptions.conversion import ClientFactory, DescribeFunction, Properties
+from rehearsal.aws.descriptions.conversion import (
+    ClientFactory,
+    DescribeFunction,
+    Properties,
+    require_equal,
+)
 
 
 def _describe_role(client: ClientFactory, physical_id: str, properties: Properties) -> Properties:
@@ -53,12 +58,7 @@ def _describe_policy(
         if name in iam.list_role_policies(RoleName=role)["PolicyNames"]
     ]
     documents = [_read_inline_policy(iam, role, name) for role in roles]
-    is_same = all(document == documents[0] for document in documents)
-    return {
-        "PolicyName": name,
-        "Roles": roles,
-        "PolicyDocument": documents[0] if documents and is_same else documents,
-    }
+    return {"PolicyName": name, "Roles": roles, "PolicyDocument": require_equal(documents)}
 
 
 def _describe_managed_policy(

@@ -9,6 +9,7 @@ from rehearsal.aws.descriptions.conversion import (
     ClientFactory,
     DescribeFunction,
     Properties,
+    require_equal,
     require_single,
     tag_list,
     to_pascal_case,
@@ -65,8 +66,7 @@ def _describe_topic_policy(
         json.loads(sns.get_topic_attributes(TopicArn=arn)["Attributes"]["Policy"])
         for arn in properties["Topics"]
     ]
-    is_same = all(policy == policies[0] for policy in policies)
-    return {"Topics": properties["Topics"], "PolicyDocument": policies[0] if is_same else policies}
+    return {"Topics": properties["Topics"], "PolicyDocument": require_equal(policies)}
 
 
 def _describe_subscription(

@@ -17,16 +17,22 @@ def _describe_by_id(operation: str, argument: str, response_key: str) -> Describ
     """Return the function for most EC2 types: describe a list of one id, in template spelling."""
 
     def describe(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
-        response = getattr(client("ec2"), operation)(**{argument: [physical_id]})
-        resource: Properties = require_single(response[response_key], physical_id)
-        return resource
+        return _read_resource(client, physical_id, operation, argument, response_key)
 
     return describe
 
 
+def _read_resource(
+    client: ClientFactory, resource_id: str, operation: str, argument: str, response_key: str
+) -> Properties:
+    response = getattr(client("ec2"), operation)(**{argument: [resource_id]})
+    resource: Properties = require_single(response[response_key], resource_id)
+    return resource
+
+
 def _describe_vpc(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
     ec2 = client("ec2")
-    vpc = require_single(ec2.describe_vpcs(VpcIds=[physical_id])["Vpcs"], physical_id)
+    vpc = _read_resource(client, physical_id, "describe_vpcs", "VpcIds", "Vpcs")
     for name, key in (
         ("EnableDnsSupport", "enableDnsSupport"),
         ("EnableDnsHostnames", "enableDnsHostnames"),
@@ -45,19 +51,16 @@ def _describe_vpc(client: ClientFactory, physical_id: str, _properties: Properti
 
 
 def _describe_route(client: ClientFactory, physical_id: str, properties: Properties) -> Properties:
-    table = _read_route_table(client, properties["RouteTableId"])
+    table_id = properties["RouteTableId"]
+    table = _read_resource(
+        client, table_id, "describe_route_tables", "RouteTableIds", "RouteTables"
+    )
     destination = physical_id.split("|", 1)[1]
     fields = ("DestinationCidrBlock", "DestinationIpv6CidrBlock", "DestinationPrefixListId")
     routes = [
         route for route in table["Routes"] if destination in {route.get(name) for name in fields}
     ]
-    return {"RouteTableId": table["RouteTableId"], **require_single(routes, physical_id)}
-
-
-def _read_route_table(client: ClientFactory, physical_id: str) -> Any:
-    return require_single(
-        client("ec2").describe_route_tables(RouteTableIds=[physical_id])["RouteTables"], physical_id
-    )
+    return {"RouteTableId": table_id, **require_single(routes, physical_id)}
 
 
 def _describe_association(
@@ -76,12 +79,12 @@ def _describe_association(
 def _describe_attachment(
     client: ClientFactory, physical_id: str, properties: Properties
 ) -> Properties:
-    gateway_id = properties["InternetGatewayId"]
-    gateway = require_single(
-        client("ec2").describe_internet_gateways(InternetGatewayIds=[gateway_id])[
-            "InternetGateways"
-        ],
-        physical_id,
+    gateway = _read_resource(
+        client,
+        properties["InternetGatewayId"],
+        "describe_internet_gateways",
+        "InternetGatewayIds",
+        "InternetGateways",
     )
     return {
         "InternetGatewayId": gateway["InternetGatewayId"],
@@ -92,8 +95,8 @@ def _describe_attachment(
 def _describe_nat_gateway(
     client: ClientFactory, physical_id: str, _properties: Properties
 ) -> Properties:
-    gateway = require_single(
-        client("ec2").describe_nat_gateways(NatGatewayIds=[physical_id])["NatGateways"], physical_id
+    gateway = _read_resource(
+        client, physical_id, "describe_nat_gateways", "NatGatewayIds", "NatGateways"
     )
     return {
         **gateway,
@@ -108,8 +111,8 @@ def _describe_security_group(
 ) -> Properties:
     """Describe a security group; find each template rule, as others may be rule resources'."""
     ec2 = client("ec2")
-    group = require_single(
-        ec2.describe_security_groups(GroupIds=[physical_id])["SecurityGroups"], physical_id
+    group = _read_resource(
+        client, physical_id, "describe_security_groups", "GroupIds", "SecurityGroups"
     )
     rules = ec2.describe_security_group_rules(
         Filters=[{"Name": "group-id", "Values": [physical_id]}]
@@ -172,18 +175,20 @@ def _is_same_opening(rule: Properties, template_rule: Properties) -> bool:
 def _describe_security_group_rule(
     client: ClientFactory, physical_id: str, _properties: Properties
 ) -> Properties:
-    rules = client("ec2").describe_security_group_rules(SecurityGroupRuleIds=[physical_id])[
-        "SecurityGroupRules"
-    ]
-    return {**_convert_rule(require_single(rules, physical_id)), "Id": physical_id}
+    rule = _read_resource(
+        client,
+        physical_id,
+        "describe_security_group_rules",
+        "SecurityGroupRuleIds",
+        "SecurityGroupRules",
+    )
+    return {**_convert_rule(rule), "Id": physical_id}
 
 
 def _describe_flow_log(
     client: ClientFactory, physical_id: str, _properties: Properties
 ) -> Properties:
-    flow_log = require_single(
-        client("ec2").describe_flow_logs(FlowLogIds=[physical_id])["FlowLogs"], physical_id
-    )
+    flow_log = _read_resource(client, physical_id, "describe_flow_logs", "FlowLogIds", "FlowLogs")
     kinds = {"vpc": "VPC", "subnet": "Subnet", "eni": "NetworkInterface"}
     return {
         **flow_log,
@@ -195,9 +200,8 @@ def _describe_flow_log(
 def _describe_endpoint(
     client: ClientFactory, physical_id: str, _properties: Properties
 ) -> Properties:
-    endpoint = require_single(
-        client("ec2").describe_vpc_endpoints(VpcEndpointIds=[physical_id])["VpcEndpoints"],
-        physical_id,
+    endpoint = _read_resource(
+        client, physical_id, "describe_vpc_endpoints", "VpcEndpointIds", "VpcEndpoints"
     )
     policy = json.loads(endpoint["PolicyDocument"]) if endpoint.get("PolicyDocument") else {}
     groups = [group["GroupId"] for group in endpoint.get("Groups", [])]
@@ -208,12 +212,10 @@ def _describe_launch_template(
     client: ClientFactory, physical_id: str, _properties: Properties
 ) -> Properties:
     """Describe a launch template in its latest version, which the stack's template wrote."""
-    ec2 = client("ec2")
-    template = require_single(
-        ec2.describe_launch_templates(LaunchTemplateIds=[physical_id])["LaunchTemplates"],
-        physical_id,
+    template = _read_resource(
+        client, physical_id, "describe_launch_templates", "LaunchTemplateIds", "LaunchTemplates"
     )
-    versions = ec2.describe_launch_template_versions(
+    versions = client("ec2").describe_launch_template_versions(
         LaunchTemplateId=physical_id, Versions=["$Latest"]
     )
     latest = require_single(versions["LaunchTemplateVersions"], physical_id)

@@ -77,16 +77,6 @@ def _convert_lifecycle_rule(rule: Properties) -> Properties:
         "Prefix": rule.get("Filter", {}).get("Prefix", rule.get("Prefix")),
         "ExpirationInDays": expiration.get("Days"),
         "ExpiredObjectDeleteMarker": expiration.get("ExpiredObjectDeleteMarker"),
-        "NoncurrentVersionExpirationInDays": (
-            rule.get("NoncurrentVersionExpiration", {}).get("NoncurrentDays")
-        ),
-        "Transitions": [
-            {**item, "TransitionInDays": item.get("Days")} for item in rule.get("Transitions", [])
-        ],
-        "NoncurrentVersionTransitions": [
-            {**item, "TransitionInDays": item.get("NoncurrentDays")}
-            for item in rule.get("NoncurrentVersionTransitions", [])
-        ],
     }
 
 
