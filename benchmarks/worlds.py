@@ -62,7 +62,6 @@ Question = Literal["false", "unreserved", "faster", "mixed", "called faster"]
 headlines that find the truth. `called faster`: headlines that say faster although the mean is
 slower, or although requests fail."""
 
-QUESTIONS: tuple[Question, ...] = ("false", "unreserved", "faster", "mixed", "called faster")
 _IS_LIMIT_UPPER: Mapping[Question, bool] = {
     "false": True,
     "unreserved": True,

@@ -16,21 +16,14 @@ BEGIN, END = marks("bursts")
 
 @pytest.fixture
 def document(tmp_path: Path) -> Path:
-    written = tmp_path / "page.md"
-    written.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    return written
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    return page
 
 
 def test_only_what_stands_between_the_marks_is_written(document: Path) -> None:
     write_between("bursts", "new", document)
     assert document.read_text() == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
-
-
-def test_what_is_written_again_is_the_same(document: Path) -> None:
-    write_between("bursts", "new", document)
-    once = document.read_bytes()
-    write_between("bursts", "new", document)
-    assert document.read_bytes() == once
 
 
 def test_marks_of_another_name_are_left_alone(document: Path) -> None:
@@ -59,11 +52,6 @@ def test_long_prose_is_wrapped_and_says_the_same(document: Path) -> None:
     lines = document.read_text().split(f"{BEGIN}\n")[1].split(f"\n{END}")[0].splitlines()
     assert (max(map(len, lines)) <= COLUMNS, len(lines)) == (True, 3)
     assert " ".join(" ".join(lines).split()) == f"- {prose}"
-
-
-def test_a_row_of_a_table_is_one_line() -> None:
-    row = "| " + " | ".join(["cell"] * 60) + " |"
-    assert wrapped(row) == row
 
 
 def test_no_line_ends_inside_of_a_code_span() -> None:

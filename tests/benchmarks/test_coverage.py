@@ -21,10 +21,10 @@ hundred."""
 def rows() -> dict[str, Row]:
     draft_ms = coverage_world.DRAFT_MS[1.0]
     truth = coverage_world.compute_truth(draft_ms, 12, repeats=21, seed=2)
-    known = KnownCell(Cell(1.0, 12), draft_ms, truth)
-    answers = coverage.judge_runs(known, RUNS, seed=3)
+    cell = KnownCell(Cell(1.0, 12), draft_ms, truth)
+    answers = coverage.judge_runs(cell, RUNS, seed=3)
     return {
-        way: coverage.count_answers(known, way, way_answers) for way, way_answers in answers.items()
+        way: coverage.count_answers(cell, way, way_answers) for way, way_answers in answers.items()
     }
 
 
@@ -43,18 +43,18 @@ def test_medians_of_few_requests_call_servers_that_are_alike(rows: dict[str, Row
 
 
 def test_a_task_of_another_seed_draws_other_runs() -> None:
-    known = KnownCell(Cell(1.0, 12), coverage_world.DRAFT_MS[1.0], 0.0)
-    first, again, other = (
-        coverage.judge_runs(known, 1, seed)[OURS] for seed in (0, 0, coverage.TASKS)
+    cell = KnownCell(Cell(1.0, 12), coverage_world.DRAFT_MS[1.0], 0.0)
+    first, again, third = (
+        coverage.judge_runs(cell, 1, seed)[OURS] for seed in (0, 0, coverage.TASKS)
     )
     assert first == again
-    assert first != other
+    assert first != third
 
 
 def test_a_row_beyond_its_bounds_misses_the_promise() -> None:
-    known = KnownCell(Cell(1.5, 12), 10.0, math.log(1.5))
+    cell = KnownCell(Cell(1.5, 12), 10.0, math.log(1.5))
     shares = (0.929, 0.93, 0.95, 0.982, 0.983)
-    assert [Row(known, OURS, share, 1, 0, 0.2, 1000).holds for share in shares] == [
+    assert [Row(cell, OURS, share, 1, 0, 0.2, 1000).holds for share in shares] == [
         False,
         True,
         True,

@@ -21,8 +21,8 @@ def test_a_table_is_what_its_program_computes(name: str) -> None:
 
 def test_another_figure_on_the_page_is_a_difference() -> None:
     name = "tuning loads"
-    computed = "\n".join(figures.QUICK[name]())
-    assert figures.list_differences(name, re.sub(r"\d", "9", computed, count=1).splitlines()) != []
+    text = "\n".join(figures.QUICK[name]())
+    assert figures.list_differences(name, re.sub(r"\d", "9", text, count=1).splitlines()) != []
 
 
 def test_every_table_between_marks_has_a_program() -> None:

@@ -56,11 +56,6 @@ def test_a_clone_sees_neither_this_checkout_nor_this_home(monkeypatch, tmp_path)
     assert {"MAKEFLAGS", "XDG_CACHE_HOME"} & set(variables) == set()
 
 
-def test_a_commit_that_nobody_knows_is_refused(tmp_path):
-    with pytest.raises(first_minute.CommandError, match="git rev-parse"):
-        first_minute.clone_commit("no-such-commit", tmp_path)
-
-
 def test_a_failed_command_keeps_its_seconds_and_shows_its_code(tmp_path, capsys):
     clone = tmp_path / "clone"
     clone.mkdir()

@@ -9,7 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-import foreign_servers
 import pytest
 from foreign_servers import (
     HERE,
@@ -23,10 +22,7 @@ from foreign_servers import (
     read_llama_cpp_log,
     read_logged_ms,
     read_xpyd_sim_log,
-    running,
 )
-
-from rehearsal.loopback import is_listening
 
 # as llama.cpp printed it on 2026-11-22
 LLAMA_CPP = """\
@@ -54,12 +50,6 @@ def is_gone(process: int) -> bool:
     return False
 
 
-def listening(*, name: str = "s", port: str = "{port}") -> ForeignServer:
-    """A server of the standard library."""
-    command = (sys.executable, "-m", "http.server", port, "--bind", "127.0.0.1")
-    return ForeignServer(name=name, command=command, log=f"{name}.log")
-
-
 def test_llama_cpp_log_gives_eval_time_per_later_token(tmp_path: Path) -> None:
     (tmp_path / "log").write_text(LLAMA_CPP)
     assert read_llama_cpp_log(tmp_path / "log") == [pytest.approx(16.92)]
@@ -73,9 +63,7 @@ def test_xpyd_sim_log_gives_its_time_per_token(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "right"),
     [
-        ({}, True),
         ({"tpot_ms": 10.19}, True),
-        ({"tpot_ms": None}, True),
         ({"logged_ms": None}, True),
         ({"tpot_ms": 10.21}, False),
         ({"tpot_ms": 9.79}, False),
@@ -116,34 +104,14 @@ def test_server_that_cannot_run_says_what_it_printed(tmp_path: Path) -> None:
         )
 
 
-def test_without_its_environment_the_command_ends_with_three(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    gone = ForeignServer(name="gone", command=(str(tmp_path / "none"),), log="gone.log")
-    measurement = Measurement(name="m", servers=(gone,), model="m", rounds=1, concurrency=1)
-    monkeypatch.setattr(foreign_servers, "MEASUREMENTS", (measurement,))
-
-    assert foreign_servers.main(["--out", str(tmp_path), "--no-docs"]) == 3
-    assert "run `make others`" in capsys.readouterr().err
-
-
-def test_servers_end_with_who_started_them(tmp_path: Path) -> None:
-    (tmp_path / "v1").mkdir()
-    (tmp_path / "v1" / "models").write_text("{}")
-    with running([listening()], tmp_path) as urls:
-        port = int(urls["s"].rpartition(":")[2])
-
-    assert not is_listening(port)
-
-
 def test_held_server_and_its_children_end_with_their_starter() -> None:
     read, write = os.pipe()
     command = [sys.executable, str(HERE / "hold.py"), "sh", "-c", "sleep 60 & echo $!; wait"]
-    with subprocess.Popen(command, stdin=read, stdout=subprocess.PIPE, text=True) as held:
+    with subprocess.Popen(command, stdin=read, stdout=subprocess.PIPE, text=True) as process:
         os.close(read)
-        assert held.stdout is not None
-        child = int(held.stdout.readline())
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
         os.close(write)  # as a kill of the starter does
-        assert held.wait(20) != 0
+        assert process.wait(20) != 0
 
     assert is_gone(child)

@@ -21,12 +21,3 @@ def test_without_a_source_it_names_where_the_tool_is():
     )
     assert "git clone https://github.com/ray-project/llmperf DIR" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_make_hands_the_source_on():
-    (recipe,) = [
-        line
-        for line in (ROOT / "Makefile").read_text().splitlines()
-        if "benchmarks/llmperf.py" in line
-    ]
-    assert '--source "$(SOURCE)"' in recipe

@@ -17,10 +17,6 @@ def test_what_is_ours_is_not_taken_for_others():
     assert share(before, after) == pytest.approx(0.1)  # 800 busy ticks, 700 of them ours, of 1000
 
 
-def test_a_machine_that_worked_for_us_alone_has_no_others():
-    assert share(Taken(all=0, busy=0, ours=0), Taken(all=100, busy=90, ours=95)) == 0.0
-
-
 def test_an_unknown_load_stays_unknown(tmp_path, monkeypatch):
     monkeypatch.setattr(others, "PROC", tmp_path)
     assert taken() is None

@@ -41,16 +41,16 @@ def test_the_speculative_arms_times_change_no_prediction_of_ngrams(name):
 def test_self_draft_time_per_token_is_predicted_within_15_percent(name):
     groups = kept()[1]
     group = find_group(groups, name)
-    (other,) = [entry for entry in groups if entry is not group]
-    assert compute_error(theory_real.predict_self_draft(group, other)[0], group.time_ratio) <= 0.15
+    (rest,) = [entry for entry in groups if entry is not group]
+    assert compute_error(theory_real.predict_self_draft(group, rest)[0], group.time_ratio) <= 0.15
 
 
 @pytest.mark.parametrize("name", SELF_GROUPS)
 def test_whether_self_draft_is_slower_end_to_end_is_predicted(name):
     groups = kept()[1]
     group = find_group(groups, name)
-    (other,) = [entry for entry in groups if entry is not group]
-    is_slower = theory_real.predict_self_draft(group, other)[1] > group.plain_e2e_ms
+    (rest,) = [entry for entry in groups if entry is not group]
+    is_slower = theory_real.predict_self_draft(group, rest)[1] > group.plain_e2e_ms
     assert is_slower == (group.e2e_ms > group.plain_e2e_ms) == (name == "structured")
 
 

@@ -12,7 +12,6 @@ from world_records import (
     EPISODE_TIMES,
     FIRST_TOKEN_S,
     QUICK_SHAPE,
-    SHAPES,
     STARTS_SHAPE,
     TOKEN_S,
     RunShape,
@@ -39,23 +38,10 @@ def slowness(run: RequestTable, arm: int, metric: str = "e2e_ms") -> Values:
     return log
 
 
-def test_undisturbed_request_takes_first_token_and_time_of_its_tokens() -> None:
-    run = simulate()
-    assert slowness(run, 0) == pytest.approx(0, abs=1e-6)
-    assert run.figures["tpot_ms"] == pytest.approx(45)
-
-
 def test_control_round_stands_in_the_middle_and_asks_the_baseline_twice() -> None:
     run = simulate()
     assert set(run.round[run.arm == 2].tolist()) == {2}
     assert set(run.arm[run.round == 2].tolist()) == {0, 2}
-
-
-def test_four_workers_ask_and_never_more() -> None:
-    run = simulate()
-    moments_s = run.start_s + 1e-6
-    running = ((run.start_s <= moments_s[:, None]) & (moments_s[:, None] < run.end_s)).sum(axis=1)
-    assert running.max() == 4
 
 
 def test_one_arm_is_asked_at_a_time() -> None:
@@ -160,15 +146,6 @@ def test_noise_touches_what_runs_while_it_lasts() -> None:
     )
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_shape_has_its_classes_prompts_and_rounds(shape: RunShape) -> None:
-    run = simulate(shape=shape)
-    class_count = len(shape.size.classes or run.classes)
-    assert len(run.classes) == class_count
-    assert len(run.prompts) == class_count * (shape.size.prompts_per_class or 0)
-    assert len(set(run.round.tolist())) == shape.rounds + 1
-
-
 def test_failing_requests_are_the_variants_and_of_their_share() -> None:
     run = simulate(fail_share=0.1, slow_times=4)
     assert set(run.arm[run.failed].tolist()) == {1}
@@ -199,9 +176,9 @@ def test_tail_of_requests_touches_its_share_of_both_arms() -> None:
 
 def test_episode_slows_both_servers_while_it_lasts() -> None:
     quiet = simulate()
-    disturbed = simulate(episodes_per_hour=6)
-    assert quiet.figures["e2e_ms"].max() < disturbed.figures["e2e_ms"].max()
-    slowest = np.exp(np.concatenate([slowness(disturbed, arm) for arm in (0, 1)]).max())
+    busy = simulate(episodes_per_hour=6)
+    assert quiet.figures["e2e_ms"].max() < busy.figures["e2e_ms"].max()
+    slowest = np.exp(np.concatenate([slowness(busy, arm) for arm in (0, 1)]).max())
     assert 1.5 < slowest <= EPISODE_TIMES + 0.01
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import worlds
-from world_records import DEFAULT_SHAPE, QUICK_SHAPE, STARTS_SHAPE, World
-from worlds import ROWS, ReportSummary, ShapeReports, WorldRow
+from world_records import DEFAULT_SHAPE, QUICK_SHAPE, World
+from worlds import ROWS, ReportSummary, ShapeReports
 
 BY_NAME = {row.world.name: row for row in ROWS}
 
@@ -19,20 +19,20 @@ def judge_world(name: str, shape: Any = QUICK_SHAPE, seeds: int = 4) -> list[Rep
 
 
 def summary(**changes: Any) -> ReportSummary:
-    stated: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "word": "same (one server start; restarts not tested)",
         "false_words": (),
         "is_unreserved": False,
         "is_covered": True,
     }
-    return ReportSummary(**{**stated, **changes})
+    return ReportSummary(**{**fields, **changes})
 
 
 def misses(name: str, *reports: ReportSummary, shape: Any = DEFAULT_SHAPE) -> bool:
     return ShapeReports(BY_NAME[name], shape, reports).misses_promise
 
 
-@pytest.mark.parametrize("name", ["requests 4 %", "own 2 %, 20 s", "prompts exponential 20 %"])
+@pytest.mark.parametrize("name", ["requests 4 %", "prompts exponential 20 %"])
 def test_no_report_of_equal_servers_has_a_false_word(name: str) -> None:
     assert [report.false_words for report in judge_world(name)] == [()] * 4
 
@@ -40,16 +40,6 @@ def test_no_report_of_equal_servers_has_a_false_word(name: str) -> None:
 def test_gain_of_a_fifth_is_called_faster_at_the_defaults() -> None:
     reports = judge_world("true 1.2, prompts 20 %", DEFAULT_SHAPE, seeds=3)
     assert [report.word.startswith("faster") for report in reports] == [True] * 3
-
-
-def test_gain_of_a_fifth_is_called_faster_across_starts() -> None:
-    (report,) = judge_world("true 1.2, prompts 20 %", STARTS_SHAPE, seeds=1)
-    assert report.word.startswith("faster")
-
-
-def test_faster_class_beside_a_slower_one_is_mixed() -> None:
-    reports = judge_world("one class 1.5 times, one 1/1.5", DEFAULT_SHAPE, seeds=2)
-    assert [report.word.startswith("mixed") for report in reports] == [True] * 2
 
 
 def test_pooled_interval_holds_the_truth() -> None:
@@ -74,7 +64,6 @@ def test_word_is_compared_with_the_truth_of_its_world() -> None:
     ("true_speed_up", "words"),
     [
         (1.0, {"faster", "slower", "mixed"}),
-        (1.5, {"slower", "mixed", "same"}),
         (1.02, {"slower", "mixed"}),
         (0.5, {"faster", "mixed", "same"}),
     ],
@@ -103,22 +92,11 @@ def test_gain_found_in_90_of_100_reports_misses_the_promise() -> None:
 
 def test_pooled_interval_that_misses_a_gain_too_often_misses_the_promise() -> None:
     faster = [summary(word="faster (one server start; restarts not tested)")]
-    missed = [summary(word="faster (one server start; restarts not tested)", is_covered=False)]
-    assert misses("true 1.2, prompts 20 %", *faster * 170, *missed * 30)
-    assert not misses("true 1.2, prompts 20 %", *faster * 19, *missed)
-
-
-def test_world_without_a_promise_is_listed() -> None:
-    assert not misses("prompts of two points", summary(false_words=("class slower",)))
-
-
-def test_table_has_the_share_its_error_and_the_coverage() -> None:
-    reports = [summary()] * 3 + [summary(false_words=("class faster",), is_covered=False)]
-    row = WorldRow(world=World(name="some"), limits={})
-    table = worlds.format_table(
-        [tuple(ShapeReports(row, shape, reports) for shape in worlds.SHAPES)]
-    )
-    assert table[-1].startswith("| some | false | 25.0% \u00b1 21.7; 75.0% |")
+    misses_truth = [
+        summary(word="faster (one server start; restarts not tested)", is_covered=False)
+    ]
+    assert misses("true 1.2, prompts 20 %", *faster * 170, *misses_truth * 30)
+    assert not misses("true 1.2, prompts 20 %", *faster * 19, *misses_truth)
 
 
 @pytest.mark.proof
@@ -128,5 +106,9 @@ def test_every_promise_holds_at_another_seed() -> None:
     promised_rows = [row for row in ROWS if row.question not in {"mixed", "called faster"}]
     rows = list(worlds.measure_rows(promised_rows, first_seed=seed))
     print(f"seed {seed}", *worlds.format_table(rows), sep="\n")  # noqa: T201
-    missed = [reports for reports in itertools.chain.from_iterable(rows) if reports.misses_promise]
-    assert [(reports.row.world.name, reports.shape.name, reports.share) for reports in missed] == []
+    bad_reports = [
+        reports for reports in itertools.chain.from_iterable(rows) if reports.misses_promise
+    ]
+    assert [
+        (reports.row.world.name, reports.shape.name, reports.share) for reports in bad_reports
+    ] == []

@@ -42,11 +42,8 @@ class SimulatorThread:
         settings: what it is. log: file of its truth log; the truth is kept in memory too.
     """
 
-    def __init__(
-        self, settings: SimulatorSettings, log: Path | None = None, *, port: int = 0
-    ) -> None:
+    def __init__(self, settings: SimulatorSettings, log: Path | None = None) -> None:
         self._settings = settings
-        self._port = port
         self._log_path = log
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -84,7 +81,7 @@ class SimulatorThread:
         self._server = SimulatorServer(self._settings, self._log)
         self._thread.start()
         try:
-            self._run_coroutine(self._server.start(self._port))
+            self._run_coroutine(self._server.start(0))
         except BaseException:
             self.stop()
             raise

@@ -23,7 +23,7 @@ def stored(store, tmp_path, monkeypatch, capsys):
         monkeypatch.setenv(name, value)
     write_artifact(tmp_path / "artifact", rank_bytes=20 * MIB)
     work = write_outcome(tmp_path / "work")
-    asked = [
+    requests = [
         "upload",
         "--bucket",
         store.bucket,
@@ -32,14 +32,14 @@ def stored(store, tmp_path, monkeypatch, capsys):
         "--work",
         str(work),
     ]
-    assert main(asked) == 0
+    assert main(requests) == 0
     capsys.readouterr()
     manifest = read_stored_manifest(store, KEY.prefix)
     return [f"{KEY.prefix}/{manifest.folder}/{file.path}" for file in manifest.files]
 
 
 def test_a_flipped_byte_is_found_wherever_it_is(store, stored, chance, report, capsys):
-    found = 0
+    flips = 0
     for key in stored:
         body = store.read(key).body
         head = store.head(key)
@@ -56,7 +56,7 @@ def test_a_flipped_byte_is_found_wherever_it_is(store, stored, chance, report, c
                 line["where"] for line in lines if line["level"] == "error" and "where" in line
             ]
             assert (code, wrong) == (1, [store.url(key)])
-            found += 1
+            flips += 1
         store.client.put_object(Bucket=store.bucket, Key=key, Body=body, Metadata=marks)
 
-    report(files=len(stored), flips=found, found=found)
+    report(files=len(stored), flips=flips, found=flips)

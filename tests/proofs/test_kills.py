@@ -52,10 +52,10 @@ def test_killed_at_random_moments_the_end_is_the_same_bytes(
     twice = 0
     while kills < wanted:
         trial = bench.killed(chance)
-        said = f"{name} after {', '.join(trial.moments)}: "
-        assert trial.code == 0, said + trial.said
-        assert difference(trial.state, bench.expected) == "", said
-        assert (trial.uploads, trial.sent_twice, trial.broken_promises) == ([], [], []), said
+        line = f"{name} after {', '.join(trial.moments)}: "
+        assert trial.code == 0, line + trial.said
+        assert difference(trial.state, bench.expected) == "", line
+        assert (trial.uploads, trial.sent_twice, trial.broken_promises) == ([], [], []), line
         kills = kills + trial.killed
         trials = trials + 1
         looks = looks + trial.looks

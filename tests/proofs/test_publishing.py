@@ -66,7 +66,7 @@ def test_publishing_killed_at_each_request(published, proxy, chance, report):
         (when, number) for when in ("asked", "done") for number in range(1, len(proxy.log) + 1)
     ]
     kills: Counter[str] = Counter()
-    lost = duplicates = 0
+    losses = duplicates = 0
     for moment in moments:
         run = draw_run(published, chance).made(count=2)
         run_kills = 0
@@ -76,16 +76,16 @@ def test_publishing_killed_at_each_request(published, proxy, chance, report):
                 kills[f"{proxy.log[number - 1].operation} {when}"] += 1
                 run_kills += 1
         publish_to_end(run, 1)
-        lost += run.lost()
+        losses += run.lost()
         assert run.duplicates() <= run_kills
         duplicates += run.duplicates()
 
     report(
         kills=dict(sorted(kills.items())),
-        minutes_of_series_lost=lost,
+        minutes_of_series_lost=losses,
         batches_counted_twice=duplicates,
     )
-    assert lost == 0
+    assert losses == 0
 
 
 def draw_weather(chance: random.Random) -> list[FaultRule]:
@@ -112,23 +112,23 @@ def draw_weather(chance: random.Random) -> list[FaultRule]:
 
 
 def test_publishing_in_bad_weather(published, proxy, chance, report):
-    faults = gave_up = lost = duplicates = 0
+    faults = gave_up = losses = duplicates = 0
     for _ in range(WEATHERS):
         run = draw_run(published, chance)
         proxy.use(*draw_weather(chance))
         gave_up += publish_to_end(run, 40)
-        unanswered = sum(proxy.fault_counts[:2])
+        silent_puts = sum(proxy.fault_counts[:2])
         faults += sum(proxy.fault_counts)
         proxy.use()
-        lost += run.lost()
-        assert run.duplicates() <= unanswered
+        losses += run.lost()
+        assert run.duplicates() <= silent_puts
         duplicates += run.duplicates()
 
     report(
         runs=WEATHERS,
         faults=faults,
         gave_up_and_begun_again=gave_up,
-        minutes_of_series_lost=lost,
+        minutes_of_series_lost=losses,
         batches_counted_twice=duplicates,
     )
-    assert lost == 0
+    assert losses == 0

@@ -43,10 +43,10 @@ def stopped(chance, flags: list[str], path: Path) -> tuple[int, str]:
     """Start, stop with a random signal at a random moment, mostly once it records; its code and the
     signal it took."""
     process = start(flags)
-    had = path.stat().st_size if path.exists() else 0
+    size = path.stat().st_size if path.exists() else 0
     # now and then before anything is measured
     while chance.random() > 0.001 and process.poll() is None:
-        if path.exists() and path.stat().st_size > had:
+        if path.exists() and path.stat().st_size > size:
             break
         time.sleep(0.005)
     try:
@@ -61,7 +61,7 @@ def stopped(chance, flags: list[str], path: Path) -> tuple[int, str]:
 
 def test_stopped_at_random_moments_every_request_is_answered_once(pair, chance, report, tmp_path):
     stops: Counter[str] = Counter()
-    runs = resumed = 0
+    runs = resumes = 0
     while stops.total() < STOPS:
         folder = tmp_path / str(runs)
         folder.mkdir()
@@ -71,31 +71,33 @@ def test_stopped_at_random_moments_every_request_is_answered_once(pair, chance, 
         code = None
         before = b""
         while code not in WHOLE:
-            begun = (out / "manifest.json").exists()
+            has_begun = (out / "manifest.json").exists()
             path = out / "records.jsonl"
-            code, said = stopped(chance, [*flags, "--resume" if begun else "--out", str(out)], path)
+            code, output = stopped(
+                chance, [*flags, "--resume" if has_begun else "--out", str(out)], path
+            )
             assert code in ENDS, (runs, code)
-            stops[said] += bool(said)
-            resumed += begun
+            stops[output] += bool(output)
+            resumes += has_begun
             now = path.read_bytes() if path.exists() else b""
-            whole = before[: before.rfind(b"\n") + 1]
-            assert now.startswith(whole), "a record that was written has changed"
+            full_lines = before[: before.rfind(b"\n") + 1]
+            assert now.startswith(full_lines), "a record that was written has changed"
             before = now
         ids = [record["request_id"] for record in records(out)]
-        answered = Counter(
+        answers = Counter(
             base(record["request_id"]) for record in records(out) if record["error"] is None
         )
         assert len(ids) == len(set(ids))
-        assert len(answered) == PLANNED
-        assert set(answered.values()) == {1}
+        assert len(answers) == PLANNED
+        assert set(answers.values()) == {1}
         runs += 1
 
-    told = ", ".join(f"{name} {number}" for name, number in sorted(stops.items()) if name)
+    summary = ", ".join(f"{name} {number}" for name, number in sorted(stops.items()) if name)
     report(
         runs=runs,
         requests_of_each=PLANNED,
-        stops=told,
-        resumptions=resumed,
+        stops=summary,
+        resumptions=resumes,
         missing=0,
         answered_twice=0,
     )

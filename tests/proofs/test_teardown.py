@@ -46,21 +46,21 @@ def stamped(
 ) -> tuple[Torn, EnvironmentSandbox]:
     """An environment that the CDK CLI deployed once, its bucket with an object in it."""
     home = tmp_path_factory.mktemp("stamped")
-    copied = create_sandbox(request.param, ROOT / "environments", ROOT / "experiments", home)
-    region = copied.environment.region
+    sandbox = create_sandbox(request.param, ROOT / "environments", ROOT / "experiments", home)
+    region = sandbox.environment.region
     with AwsEndpoint(
         account=FICTITIOUS_ACCOUNT, region=region, state_dir=home / "deployed"
     ) as endpoint:
-        create_prerequisites(copied, endpoint.client)
-        cdk = CdkCli(endpoint=endpoint, sandbox=copied, work_folder=home)
-        cdk.bootstrap(copied.environment.bootstrap.qualifier)
+        create_prerequisites(sandbox, endpoint.client)
+        cdk = CdkCli(endpoint=endpoint, sandbox=sandbox, work_folder=home)
+        cdk.bootstrap(sandbox.environment.bootstrap.qualifier)
         cdk.deploy()
-        assert set(map(kind_of, read_stacks(endpoint, copied.name))) == set(copied.stack_kinds)
+        assert set(map(kind_of, read_stacks(endpoint, sandbox.name))) == set(sandbox.stack_kinds)
         endpoint.client("s3").put_object(
-            Bucket=names.bucket_name(copied.environment), Key=WITNESS, Body=b"here before"
+            Bucket=names.bucket_name(sandbox.environment), Key=WITNESS, Body=b"here before"
         )
     torn = Torn(
-        name=copied.name,
+        name=sandbox.name,
         account=FICTITIOUS_ACCOUNT,
         region=region,
         declared=home,
@@ -69,7 +69,7 @@ def stamped(
         flags=CASES[request.param],
     )
     torn.undisturbed()
-    return torn, copied
+    return torn, sandbox
 
 
 def kind_of(stack: str) -> str:
@@ -89,11 +89,11 @@ def test_killed_at_random_moments_it_ends_with_the_same_list(stamped, chance, re
                 if torn.killed(endpoint, proxy, moment):
                     kills[f"{proxy.log[-1].operation} {when}"] += 1
                 runs += 1
-            code, left, said = torn.to_the_end(endpoint, proxy)
+            code, left, output = torn.to_the_end(endpoint, proxy)
             there = endpoint.client("s3").get_object(
                 Bucket=names.bucket_name(stamped[1].environment), Key=WITNESS
             )
-            assert (code, left) == (0, torn.expected), f"killed at {number} {when}: {said}"
+            assert (code, left) == (0, torn.expected), f"killed at {number} {when}: {output}"
             assert there["Body"].read() == b"here before"
         trials += 1
 
@@ -108,29 +108,29 @@ def test_killed_at_random_moments_it_ends_with_the_same_list(stamped, chance, re
 
 
 def test_the_same_name_is_stamped_again_over_what_stayed(stamped, report):
-    torn, copied = stamped
+    torn, sandbox = stamped
     with torn.again() as (endpoint, proxy):
-        code, _, said = torn.to_the_end(endpoint, proxy)
-        assert code == 0, said
-        CdkCli(endpoint=endpoint, sandbox=copied, work_folder=torn.home).deploy()
-        stacks = read_stacks(endpoint, copied.name)
+        code, _, output = torn.to_the_end(endpoint, proxy)
+        assert code == 0, output
+        CdkCli(endpoint=endpoint, sandbox=sandbox, work_folder=torn.home).deploy()
+        stacks = read_stacks(endpoint, sandbox.name)
         body = (
             endpoint.client("s3")
-            .get_object(Bucket=names.bucket_name(copied.environment), Key=WITNESS)["Body"]
+            .get_object(Bucket=names.bucket_name(sandbox.environment), Key=WITNESS)["Body"]
             .read()
         )
-        second, left, said = torn.to_the_end(endpoint, proxy)
+        second, left, output = torn.to_the_end(endpoint, proxy)
 
-    assert set(map(kind_of, stacks)) == set(copied.stack_kinds)
+    assert set(map(kind_of, stacks)) == set(sandbox.stack_kinds)
     assert all(stack.status.endswith("_COMPLETE") for stack in stacks.values())
     assert body == b"here before"
-    assert (second, left[1:]) == (0, torn.expected[1:]), said
+    assert (second, left[1:]) == (0, torn.expected[1:]), output
     report(environment=torn.name, stacks=len(stacks), orphans=len(left[1]))
 
 
 def test_a_destroy_that_cannot_go_on_is_caught(stamped, chance, tmp_path, monkeypatch):
-    torn, copied = stamped
-    changed = replace(
+    torn, sandbox = stamped
+    new_pair = replace(
         torn, variables=write_change(tmp_path / "change", A_DESTROY_THAT_EXPECTS_ALL_STACKS)
     )
     second_deletion = [
@@ -140,5 +140,5 @@ def test_a_destroy_that_cannot_go_on_is_caught(stamped, chance, tmp_path, monkey
     monkeypatch.setitem(globals(), "KILLS", len(CASES))
     with pytest.raises(AssertionError, match="this stack is gone"):
         test_killed_at_random_moments_it_ends_with_the_same_list(
-            (changed, copied), chance, lambda **_: None
+            (new_pair, sandbox), chance, lambda **_: None
         )

@@ -3,6 +3,8 @@ lost parts."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from compiled import HOLDER, KEY, TARGET, variables, write_artifact, write_outcome
 from doubles.fault_proxy.rules import (
@@ -31,8 +33,8 @@ LEASE_S = 3  # a writer that dies while it holds the lease costs the other this 
 def bench(endpoint, proxy, tmp_path):
     artifact = write_artifact(tmp_path / "artifact", rank_bytes=40 * MIB)
     work = write_outcome(tmp_path / "work")
-    staged = f"models/{TARGET.replace('@', '/')}/tandem-manifest.json"
-    made = Bench(
+    manifest_key = f"models/{TARGET.replace('@', '/')}/tandem-manifest.json"
+    new_bench = Bench(
         endpoint=endpoint,
         proxy=proxy,
         home=tmp_path,
@@ -50,12 +52,12 @@ def bench(endpoint, proxy, tmp_path):
             ],
             environment=variables(),
             prepare=lambda bucket: endpoint.client("s3").put_object(
-                Bucket=bucket, Key=staged, Body=PLACEHOLDER
+                Bucket=bucket, Key=manifest_key, Body=PLACEHOLDER
             ),
         ),
     )
-    made.undisturbed()
-    return made
+    new_bench.undisturbed()
+    return new_bench
 
 
 def weather(seed, probability):
@@ -79,23 +81,23 @@ def weather(seed, probability):
         ),
     }
     return {
-        name: rule.model_copy(update={"probability": probability, "seed": seed + number})
+        name: replace(rule, probability=probability, seed=seed + number)
         for number, (name, rule) in enumerate(faults.items())
     }
 
 
 def besides(state, keys):
     """A bucket's state without these objects."""
-    return {key: held for key, held in state.items() if key not in keys}
+    return {key: content for key, content in state.items() if key not in keys}
 
 
 @pytest.mark.parametrize("probability", [0.02, 0.1])
 def test_in_bad_weather_the_end_is_the_same_bytes(probability, bench, proxy, chance, report):
-    met = {}
+    meetings = {}
     tries_of = []
-    failed = 0
+    failures = 0
     broken = 0
-    unreleased = 0
+    leftovers = 0
     for _ in range(RUNS):
         trial = Trial(bucket=bench.new_bucket())
         rules = weather(chance.randrange(10**6), probability)
@@ -110,17 +112,17 @@ def test_in_bad_weather_the_end_is_the_same_bytes(probability, bench, proxy, cha
                 assert trial.code in {0, 3}, bench.said(trial.bucket)
                 if trial.code == 0:
                     break
-                failed += 1
+                failures += 1
         for name, times in zip(rules, proxy.fault_counts, strict=True):
-            met[name] = met.get(name, 0) + times
+            meetings[name] = meetings.get(name, 0) + times
         proxy.use()
         tries_of.append(tries)
         bench.look(trial, reader)
-        said = bench.said(trial.bucket)
-        assert "Traceback" not in said
+        output = bench.said(trial.bucket)
+        assert "Traceback" not in output
         # no try of it went through: it ends by itself
-        left = {LEASE} if "lease not released" in said else set()
-        unreleased += len(left)
+        left = {LEASE} if "lease not released" in output else set()
+        leftovers += len(left)
         assert (
             trial.code,
             difference(besides(trial.state, left), besides(bench.expected, left)),
@@ -130,10 +132,10 @@ def test_in_bad_weather_the_end_is_the_same_bytes(probability, bench, proxy, cha
 
     report(
         runs=RUNS,
-        faults_met=f"{sum(met.values())} ({', '.join(f'{name} {n}' for name, n in met.items())})",
-        runs_that_gave_up_and_were_begun_again=failed,
+        faults_met=f"{sum(meetings.values())} ({', '.join(f'{name} {n}' for name, n in meetings.items())})",
+        runs_that_gave_up_and_were_begun_again=failures,
         most_runs_for_one_end=max(tries_of),
-        leases_left_to_end_by_themselves=unreleased,
+        leases_left_to_end_by_themselves=leftovers,
         files_not_whole_below_a_manifest=broken,
     )
 
@@ -144,19 +146,19 @@ def test_two_writers_of_one_key_at_once_of_which_one_is_killed(bench, proxy, cha
 
     The other takes the lease over when it has ended by S3's clock.
     """
-    won = {HOLDER: 0, "compile-tiny-other": 0}
-    killed = 0
+    wins = {HOLDER: 0, "compile-tiny-other": 0}
+    kills = 0
     for _ in range(RUNS):
         trial = Trial(bucket=bench.new_bucket())
         proxy.forget()
         with Reader(bench.endpoint, trial.bucket) as reader:
-            both = {holder: bench.start(trial.bucket, 0, TANDEM_HOLDER=holder) for holder in won}
+            both = {holder: bench.start(trial.bucket, 0, TANDEM_HOLDER=holder) for holder in wins}
             victim = chance.choice(list(both))
             try:
                 both[victim].wait(chance.uniform(0, 2 * bench.seconds))
             except Exception:  # noqa: BLE001 - it still runs
                 both[victim].kill()
-            killed += both[victim].wait() == -9
+            kills += both[victim].wait() == -9
             codes = [process.wait(120) for holder, process in both.items() if holder != victim]
             codes.append(bench.start(trial.bucket, 0, TANDEM_HOLDER=victim).wait(200))
         bench.look(trial, reader)
@@ -167,14 +169,14 @@ def test_two_writers_of_one_key_at_once_of_which_one_is_killed(bench, proxy, cha
             if key == f"{KEY.prefix}/tandem-manifest.json"
         ]
         assert len(manifests) == 1
-        winner = next(holder for holder in won if f'"run": "{holder}"'.encode() in manifests[0])
-        won[winner] += 1
+        winner = next(holder for holder in wins if f'"run": "{holder}"'.encode() in manifests[0])
+        wins[winner] += 1
 
     report(
         rounds=RUNS,
-        killed=killed,
+        killed=kills,
         **{
             f"won_by_{'first' if holder == HOLDER else 'second'}": times
-            for holder, times in won.items()
+            for holder, times in wins.items()
         },
     )

@@ -146,9 +146,9 @@ def refusal() -> Callable[..., str]:
     """The code with which AWS refuses a call."""
 
     def act(call: Callable[..., Any], **arguments: Any) -> str:
-        with pytest.raises(ClientError) as refused:
+        with pytest.raises(ClientError) as refusal:
             call(**arguments)
-        return str(refused.value.response["Error"]["Code"])
+        return str(refusal.value.response["Error"]["Code"])
 
     return act
 
@@ -176,12 +176,12 @@ def templates() -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def everything(endpoint: AwsEndpoint, templates: dict[str, Any]) -> dict[str, ResourceCheck]:
     """Every resource of all templates, deployed once and held."""
-    found: dict[str, ResourceCheck] = {}
+    checks: dict[str, ResourceCheck] = {}
     for name, template in templates.items():
         stack = deployed(endpoint, template, name)
         assert (stack.status, stack.reasons) == ("CREATE_COMPLETE", [])
-        found |= {
+        checks |= {
             item.logical_id: item
             for item in check_stack(endpoint.client, name, endpoint.list_custom_resources())
         }
-    return found
+    return checks

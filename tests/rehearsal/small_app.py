@@ -68,13 +68,13 @@ def outputs(name: str, stack: str) -> dict[str, Any]:
 
 def artifact(name: str, said: dict[str, Any], stack: str, faults: list[str]) -> dict[str, Any]:
     after = {"Cluster": ["Network"], "Fleet": ["Cluster"]}.get(stack, [])
-    protected = said.get("termination_protection", True) and "unprotected" not in faults
+    is_protected = said.get("termination_protection", True) and "unprotected" not in faults
     return {
         "type": "aws:cloudformation:stack",
         "environment": f"aws://{said['account']}/{said['region']}",
         "properties": {
             "templateFile": f"{stack}.template.json",
-            "terminationProtection": protected,
+            "terminationProtection": is_protected,
             "stackName": f"{name}-{stack}",
             "validateOnSynth": False,
         },
@@ -87,18 +87,18 @@ def main(faults: list[str]) -> None:
     context = json.loads(os.environ["CDK_CONTEXT_JSON"])
     name = context["env"]
     out = Path(os.environ["CDK_OUTDIR"])
-    said = yaml.safe_load((Path(context["environments"]) / f"{name}.yaml").read_text())
+    environment = yaml.safe_load((Path(context["environments"]) / f"{name}.yaml").read_text())
     inner = out / f"assembly-{name}"
     inner.mkdir(parents=True, exist_ok=True)
-    stacks = templates(name, said, faults)
+    stacks = templates(name, environment, faults)
     for stack, resources in stacks.items():
         template = {"Resources": resources, "Outputs": outputs(name, stack)}
         (inner / f"{stack}.template.json").write_text(json.dumps(template))
-    artifacts = {stack: artifact(name, said, stack, faults) for stack in stacks}
+    artifacts = {stack: artifact(name, environment, stack, faults) for stack in stacks}
     (inner / "manifest.json").write_text(json.dumps({"version": "55.0.0", "artifacts": artifacts}))
     properties = {"directoryName": inner.name, "displayName": name}
-    nested = {inner.name: {"type": "cdk:cloud-assembly", "properties": properties}}
-    (out / "manifest.json").write_text(json.dumps({"version": "55.0.0", "artifacts": nested}))
+    assemblies = {inner.name: {"type": "cdk:cloud-assembly", "properties": properties}}
+    (out / "manifest.json").write_text(json.dumps({"version": "55.0.0", "artifacts": assemblies}))
 
 
 if __name__ == "__main__":

@@ -76,9 +76,9 @@ def test_a_tag_is_pushed_once(endpoint, played):
     first = played()
     second = played()
 
-    (failed,) = [phase for phase in second["phases"] if phase["phaseStatus"] == "FAILED"]
+    (failure,) = [phase for phase in second["phases"] if phase["phaseStatus"] == "FAILED"]
     assert (first["buildStatus"], second["buildStatus"]) == ("SUCCEEDED", "FAILED")
-    assert "The image tag '1' already exists" in failed["contexts"][0]["message"]
+    assert "The image tag '1' already exists" in failure["contexts"][0]["message"]
 
 
 def test_two_starts_with_one_token_are_one_build(played):

@@ -162,10 +162,10 @@ def test_only_a_paid_extension_moves_the_end_of_the_same_id(endpoint, status, en
 
 def test_eks_plans_its_scale_down_once_and_leaves_it_where_it_is(endpoint):
     fleet = Fleet(endpoint)
-    planned = until(fleet.scale_downs, [BLOCK.ends - timedelta(minutes=40)])
+    first_moments = until(fleet.scale_downs, [BLOCK.ends - timedelta(minutes=40)])
     fleet.become(replace(BLOCK, extensions=(replace(EXTENSION, status="payment-succeeded"),)))
 
-    assert planned == fleet.scale_downs() == [BLOCK.ends - timedelta(minutes=40)]
+    assert first_moments == fleet.scale_downs() == [BLOCK.ends - timedelta(minutes=40)]
 
 
 def test_eks_empties_the_group_40_minutes_before_the_end(endpoint):

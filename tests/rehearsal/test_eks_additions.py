@@ -31,78 +31,20 @@ def test_rejects_the_deletion_of_a_cluster_with_node_groups(endpoint, deploy, re
     )
 
 
-def test_a_cluster_lies_in_the_vpc_of_its_subnets_with_a_group_of_its_own(endpoint, deploy, held):
-    stack = deploy(cluster("placed"))
-    network = endpoint.client("eks").describe_cluster(name="placed")["cluster"][
-        "resourcesVpcConfig"
-    ]
-
-    groups = endpoint.client("ec2").describe_security_groups(
-        GroupIds=[network["clusterSecurityGroupId"]]
-    )
-
-    vpc = held(stack.name)["Vpc"].physical_id
-    assert [network["vpcId"], groups["SecurityGroups"][0]["VpcId"]] == [vpc, vpc]
-
-
 def test_rejects_a_cluster_property_that_eks_does_not_know(deploy):
     reasons = deploy(cluster("odd", Colour="blue")).reasons
     assert "Encountered unsupported property Colour in AWS::EKS::Cluster" in reasons
 
 
-def test_an_update_lists_each_size_that_was_asked_for(endpoint, deploy):
-    eks = endpoint.client("eks")
-    deploy(nodegroup("sized"))
-    fleet = {"clusterName": "sized", "nodegroupName": "fleet"}
-
-    made = eks.update_nodegroup_config(**fleet, scalingConfig={"minSize": 0, "desiredSize": 0})[
-        "update"
-    ]
-
-    update = eks.describe_update(name="sized", nodegroupName="fleet", updateId=made["id"])["update"]
-    assert (update["type"], update["params"]) == (
-        "ConfigUpdate",
-        [{"type": "MinSize", "value": "0"}, {"type": "DesiredSize", "value": "0"}],
-    )
-
-
-@pytest.mark.parametrize("kind", ["cluster", "nodegroup"])
-def test_tags_are_added_and_removed_as_a_describe_call_tells(endpoint, deploy, kind):
-    eks = endpoint.client("eks")
-    name = f"tagged-{kind}"
-    deploy(
-        nodegroup(name, Tags={"kept": "1", "gone": "2"}) if kind == "nodegroup" else cluster(name)
-    )
-
-    def described():
-        if kind == "cluster":
-            return eks.describe_cluster(name=name)["cluster"]
-        return eks.describe_nodegroup(clusterName=name, nodegroupName="fleet")["nodegroup"]
-
-    arn = described()["arn" if kind == "cluster" else "nodegroupArn"]
-    eks.tag_resource(resourceArn=arn, tags={"kept": "1", "gone": "3", "gone-too": "4"})
-    before = described()["tags"]
-    eks.untag_resource(resourceArn=arn, tagKeys=["gone", "gone-too"])
-
-    assert (before["gone"], before["gone-too"]) == ("3", "4")
-    assert described()["tags"].items() >= {("kept", "1")}
-    assert not described()["tags"].keys() & {"gone", "gone-too"}
-    assert eks.list_tags_for_resource(resourceArn=arn)["tags"] == described()["tags"]
-
-
-def test_labels_and_taints_are_added_and_removed(endpoint, deploy):
+def test_labels_are_added_and_removed(endpoint, deploy):
     eks = endpoint.client("eks")
     deploy(nodegroup("labelled", Labels={"a": "1", "b": "2"}))
     fleet = {"clusterName": "labelled", "nodegroupName": "fleet"}
-    taint = {"key": "t", "value": "v", "effect": "NO_SCHEDULE"}
     eks.update_nodegroup_config(
         **fleet, labels={"addOrUpdateLabels": {"c": "3"}, "removeLabels": ["a"]}
     )
-    eks.update_nodegroup_config(**fleet, taints={"addOrUpdateTaints": [taint]})
-
-    found = eks.describe_nodegroup(**fleet)["nodegroup"]
-
-    assert (found["labels"], found["taints"]) == ({"b": "2", "c": "3"}, [taint])
+    node_group = eks.describe_nodegroup(**fleet)["nodegroup"]
+    assert node_group["labels"] == {"b": "2", "c": "3"}
 
 
 def test_a_node_group_follows_its_launch_template(endpoint, deploy):
@@ -117,10 +59,13 @@ def test_a_node_group_follows_its_launch_template(endpoint, deploy):
     stack = deploy(fleet("cr-0123456789abcdef0"))
     deploy(fleet("cr-0fedcba9876543210"), stack.name, update=True)
 
-    found = endpoint.client("eks").describe_nodegroup(
+    node_group = endpoint.client("eks").describe_nodegroup(
         clusterName="following", nodegroupName="fleet"
     )["nodegroup"]
-    assert (found["launchTemplate"]["version"], found["capacityType"]) == ("2", "CAPACITY_BLOCK")
+    assert (node_group["launchTemplate"]["version"], node_group["capacityType"]) == (
+        "2",
+        "CAPACITY_BLOCK",
+    )
 
 
 def test_rejects_a_capacity_block_without_a_launch_template(deploy):

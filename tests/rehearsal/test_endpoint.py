@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import socket
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import boto3
 import pytest
 
 from rehearsal.aws import endpoint as module
-from rehearsal.aws.__main__ import _build_parser, _select_location
+from rehearsal.aws.__main__ import _build_parser, _select_location, main
 from rehearsal.aws.endpoint import PROXY_VARIABLES, AwsEndpoint, is_listening, list_exports
 from rehearsal.aws.installation import EndpointError, ensure_python
 
@@ -54,11 +53,11 @@ def test_state_survives_a_restart_where_it_is_asked_for(renewed):
 
 
 def test_rejects_a_port_in_use():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
         with pytest.raises(EndpointError, match="already in use"):
-            AwsEndpoint(port=taken.getsockname()[1]).start()
+            AwsEndpoint(port=listener.getsockname()[1]).start()
 
 
 def test_one_that_never_answers_is_stopped_at_the_deadline(monkeypatch):
@@ -88,35 +87,24 @@ def test_it_ends_and_tidies_up_when_its_starter_is_killed():
     assert not Path(work).exists()
 
 
-@pytest.fixture
-def interruptible():
-    """A shell without job control has its background jobs ignore interrupts, and their children
-    inherit that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+def test_an_endpoint_in_the_foreground_prints_exports_and_ends_at_an_interrupt(monkeypatch, capsys):
+    monkeypatch.setattr(AwsEndpoint, "start", lambda self: self)
 
+    def interrupt(_: AwsEndpoint) -> int:
+        raise KeyboardInterrupt
 
-@pytest.mark.usefixtures("interruptible")
-def test_it_can_be_run_by_itself_until_interrupted():
-    command = [sys.executable, "-m", "rehearsal.aws", "start", "--account", "333344445555"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as alone:
-        said = alone.stdout.readline().decode()
-        alone.send_signal(signal.SIGINT)
-        try:
-            code = alone.wait(30)
-        finally:
-            alone.kill()
-
-    assert said.startswith("local AWS endpoint of account 333344445555 at http://127.0.0.1:")
-    assert code == 0
+    monkeypatch.setattr(AwsEndpoint, "wait", interrupt)
+    assert main(["start", "--account", "333344445555", "--port", "4566"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("local AWS endpoint of account 333344445555")
+    assert "export AWS_ENDPOINT_URL=http://127.0.0.1:4566" in lines
 
 
 def test_clients_are_told_of_no_other_endpoint_or_credential(endpoint, tmp_path):
-    said = endpoint.client_environment(tmp_path)
-    assert {said["AWS_ENDPOINT_URL"], said["AWS_ENDPOINT_URL_S3"]} == {endpoint.url}
-    assert said["AWS_ACCESS_KEY_ID"] == endpoint.account
-    assert {said["AWS_CONFIG_FILE"], said["AWS_SHARED_CREDENTIALS_FILE"]} == {os.devnull}
+    variables = endpoint.client_environment(tmp_path)
+    assert {variables["AWS_ENDPOINT_URL"], variables["AWS_ENDPOINT_URL_S3"]} == {endpoint.url}
+    assert variables["AWS_ACCESS_KEY_ID"] == endpoint.account
+    assert {variables["AWS_CONFIG_FILE"], variables["AWS_SHARED_CREDENTIALS_FILE"]} == {os.devnull}
 
 
 def test_a_proxy_is_not_asked_for_the_endpoint(monkeypatch, endpoint, tmp_path):
@@ -161,7 +149,7 @@ def test_the_exports_make_a_shell_speak_to_the_endpoint(endpoint):
     lines = "\n".join(list_exports(endpoint))
     program = "import boto3; print(boto3.client('sts').get_caller_identity()['Account'])"
 
-    said = subprocess.run(
+    shell = subprocess.run(
         ["sh", "-c", f"{lines}\nexec {shlex.quote(sys.executable)} -c {shlex.quote(program)}"],
         env={"PATH": os.environ["PATH"], "AWS_PROFILE": "nobody"},
         capture_output=True,
@@ -169,10 +157,10 @@ def test_the_exports_make_a_shell_speak_to_the_endpoint(endpoint):
         check=True,
     )
 
-    assert said.stdout.strip() == endpoint.account
+    assert shell.stdout.strip() == endpoint.account
 
 
 def test_the_endpoint_of_an_environment_has_its_account_and_region():
-    chosen = _build_parser().parse_args(["start", "--env", "dev-trn2-3xlarge"])
-    assert _select_location(chosen) == ("111122223333", "ap-southeast-4")
+    options = _build_parser().parse_args(["start", "--env", "dev-trn2-3xlarge"])
+    assert _select_location(options) == ("111122223333", "ap-southeast-4")
     assert _select_location(_build_parser().parse_args(["start"])) == ("000000000000", "us-east-2")

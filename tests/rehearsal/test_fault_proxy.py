@@ -36,19 +36,23 @@ class Upstream(BaseHTTPRequestHandler):
         pass
 
     def answer(self):
-        said = b"".join(loopback.read_body(self.headers, self.rfile))
-        self.asked.append((self.command, self.path, self.headers.items(), said))
-        chunked = self.path == "/chunked"
+        request_body = b"".join(loopback.read_body(self.headers, self.rfile))
+        self.asked.append((self.command, self.path, self.headers.items(), request_body))
+        is_in_chunks = self.path == "/chunked"
         body = b"" if self.path == "/empty" else PAYLOAD
         self.send_response(200, "Fine")
         self.send_header(
-            *(("Transfer-Encoding", "chunked") if chunked else ("Content-Length", str(len(body))))
+            *(
+                ("Transfer-Encoding", "chunked")
+                if is_in_chunks
+                else ("Content-Length", str(len(body)))
+            )
         )
         self.send_header("X-Twice", "a")
         self.send_header("X-Twice", "b")
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body)
+            self.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if is_in_chunks else body)
 
     do_GET = do_HEAD = do_PUT = do_POST = answer  # noqa: N815
 
@@ -69,9 +73,9 @@ def proxy(asked):
 
 @pytest.fixture
 def connection(proxy):
-    made = http.client.HTTPConnection("127.0.0.1", int(proxy.url.rpartition(":")[2]), timeout=10)
-    yield made
-    made.close()
+    client = http.client.HTTPConnection("127.0.0.1", int(proxy.url.rpartition(":")[2]), timeout=10)
+    yield client
+    client.close()
 
 
 def get(connection, path="/x", method="GET", **more):
@@ -82,15 +86,15 @@ def get(connection, path="/x", method="GET", **more):
 
 def broken(connection, path="/x"):
     """How a request ends whose connection does."""
-    with pytest.raises((http.client.HTTPException, ConnectionError)) as ended:
+    with pytest.raises((http.client.HTTPException, ConnectionError)) as error:
         get(connection, path)
     connection.close()
-    return ended.value
+    return error.value
 
 
 def test_an_answer_passes_unchanged(connection):
-    answer, said = get(connection)
-    assert (answer.status, answer.reason, said) == (200, "Fine", PAYLOAD)
+    answer, body = get(connection)
+    assert (answer.status, answer.reason, body) == (200, "Fine", PAYLOAD)
     assert answer.headers.get_all("X-Twice") == ["a", "b"]
 
 
@@ -115,8 +119,8 @@ def test_a_request_passes_unchanged(connection, asked):
 
 def test_a_status_is_answered_in_place_of_the_endpoint(proxy, connection, asked):
     proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT))
-    answer, said = get(connection, method="PUT", body=PAYLOAD)
-    assert (answer.status, b"<Code>InternalError</Code>" in said, asked) == (500, True, [])
+    answer, body = get(connection, method="PUT", body=PAYLOAD)
+    assert (answer.status, b"<Code>InternalError</Code>" in body, asked) == (500, True, [])
 
 
 def test_a_dropped_request_is_never_asked(proxy, connection, asked):
@@ -141,9 +145,9 @@ def test_a_cut_answer_ends_within_its_body(proxy, connection, path):
 @pytest.mark.parametrize("at", [None, 0, len(PAYLOAD) - 1])
 def test_a_corrupt_answer_differs_in_one_byte(proxy, connection, at):
     proxy.use(FaultRule(fault=AnswerCorruptionFault(at=at)))
-    said = get(connection)[1]
-    differing = [place for place in range(len(PAYLOAD)) if said[place] != PAYLOAD[place]]
-    assert (len(said), differing) == (len(PAYLOAD), [len(PAYLOAD) // 2 if at is None else at])
+    body = get(connection)[1]
+    differing = [place for place in range(len(PAYLOAD)) if body[place] != PAYLOAD[place]]
+    assert (len(body), differing) == (len(PAYLOAD), [len(PAYLOAD) // 2 if at is None else at])
 
 
 def outcomes(connection, requests, path="/x"):

@@ -43,20 +43,20 @@ def bucket(endpoint):
 
 def test_a_stream_in_chunks_of_aws_arrives_decoded(endpoint, proxy, s3, bucket):
     """As the AWS CLI sends a body whose checksum comes behind it."""
-    said = os.urandom(MIB)
-    trailer = b"x-amz-checksum-crc32:" + base64.b64encode(zlib.crc32(said).to_bytes(4, "big"))
-    framed = b"%x\r\n%b\r\n0\r\n%b\r\n\r\n" % (len(said), said, trailer)
+    content = os.urandom(MIB)
+    trailer = b"x-amz-checksum-crc32:" + base64.b64encode(zlib.crc32(content).to_bytes(4, "big"))
+    stream = b"%x\r\n%b\r\n0\r\n%b\r\n\r\n" % (len(content), content, trailer)
     connection = http.client.HTTPConnection("127.0.0.1", int(proxy.url.rpartition(":")[2]))
     connection.request(
         "PUT",
         f"/{bucket}/k",
-        framed,
+        stream,
         {
             "Authorization": (
                 f"AWS4-HMAC-SHA256 Credential={endpoint.account}/20261121/us-east-2/s3/aws4_request"
             ),
             "Content-Encoding": "aws-chunked",
-            "X-Amz-Decoded-Content-Length": str(len(said)),
+            "X-Amz-Decoded-Content-Length": str(len(content)),
             "X-Amz-Trailer": "x-amz-checksum-crc32",
             "X-Amz-Content-Sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
         },
@@ -64,7 +64,7 @@ def test_a_stream_in_chunks_of_aws_arrives_decoded(endpoint, proxy, s3, bucket):
     status = connection.getresponse().status
     connection.close()
 
-    assert (status, s3.get_object(Bucket=bucket, Key="k")["Body"].read() == said) == (200, True)
+    assert (status, s3.get_object(Bucket=bucket, Key="k")["Body"].read() == content) == (200, True)
 
 
 @pytest.mark.parametrize("service", ["secretsmanager", "sts", "ec2", "eks"])

@@ -37,8 +37,8 @@ def read_example() -> CommandInputs:
 
 def place(name: str, **more: Any) -> Environment:
     inputs = read_example()
-    (found,) = inputs.environments()
-    return found.model_copy(
+    (environment,) = inputs.environments()
+    return environment.model_copy(
         update={"name": name, "account": FICTITIOUS_ACCOUNT, "region": "us-east-2", **more}
     )
 

@@ -62,10 +62,10 @@ def test_rejects_a_missing_name():
 
 @pytest.mark.parametrize("name", ["", "home", "tandem"])
 def test_no_directory_but_its_own_is_ever_removed(tmp_path, name):
-    kept = tmp_path / name
-    kept.mkdir(exist_ok=True)
-    _remove_work_folder(str(kept) if name else "")
-    assert kept.exists()
+    folder = tmp_path / name
+    folder.mkdir(exist_ok=True)
+    _remove_work_folder(str(folder) if name else "")
+    assert folder.exists()
 
 
 def test_a_refusal_is_one_line_and_ends_the_start(monkeypatch, capsys):

@@ -59,23 +59,23 @@ def stand_in(tmp_path):
 @pytest.fixture
 def server(stand_in, tmp_path):
     """Make a server that is not started; it is stopped at the end."""
-    made = []
+    servers = []
 
     def make(program: str, **more) -> CpuVllmServer:
         (tmp_path / "weights").mkdir()
-        one = CpuVllmServer(
+        new_server = CpuVllmServer(
             interpreter=stand_in(program),
             weights=tmp_path / "weights",
             name="base",
             folder=tmp_path / "logs",
             **more,
         )
-        made.append(one)
-        return one
+        servers.append(new_server)
+        return new_server
 
     yield make
-    for one in made:
-        one.stop()
+    for running in servers:
+        running.stop()
 
 
 def group_exists(group: int) -> bool:
@@ -145,17 +145,19 @@ def test_a_server_ends_with_whoever_started_it_even_by_a_kill(stand_in, tmp_path
     ids=["ngram", "self-draft"],
 )
 def test_two_servers_are_told_apart_by_speculation_alone(speculation):
-    base, variant = (server_arguments(Path("smollm2"), 8801, one) for one in (None, speculation))
+    base, variant = (
+        server_arguments(Path("smollm2"), 8801, method) for method in (None, speculation)
+    )
     assert variant[: len(base)] == base
     assert variant[len(base)] == "--speculative-config"
     assert len(variant) == len(base) + 2
 
 
 def test_a_server_is_told_no_path_of_this_machine():
-    told = server_arguments(
+    words = server_arguments(
         Path("/somewhere/smollm2"), 8801, build_self_draft(Path("/somewhere/smollm2"))
     )
-    assert not [word for word in told if "/somewhere" in word]
+    assert not [word for word in words if "/somewhere" in word]
 
 
 def test_a_server_inherits_nothing_that_is_secret(monkeypatch):

@@ -3,7 +3,6 @@ a whole life."""
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 import sys
@@ -23,7 +22,7 @@ from rehearsal.aws.rehearsal_steps import (
     RehearsalSteps,
     StepResult,
 )
-from rehearsal.aws.report import build_document, format_summary
+from rehearsal.aws.report import format_summary
 from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, create_sandbox
 from rehearsal.aws.template_check import ResourceCheck
 
@@ -37,15 +36,17 @@ def play(endpoint, tmp_path_factory):
 
     def act(name: str, faults: str = "") -> RehearsalSteps:
         work = tmp_path_factory.mktemp(name)
-        declared = work / "declared"
-        declared.mkdir()
-        shutil.copy(ROOT / "environments" / "post-us-east-2.yaml", declared / f"{name}.yaml")
-        copied = create_sandbox(name, declared, ROOT / "experiments", work)
+        files = work / "declared"
+        files.mkdir()
+        shutil.copy(ROOT / "environments" / "post-us-east-2.yaml", files / f"{name}.yaml")
+        sandbox = create_sandbox(name, files, ROOT / "experiments", work)
+        # another module's tests have the bucket of the default one
+        sandbox.edit(lambda document: document.update(bootstrap={"qualifier": "small"}))
         cdk = CdkCli(
-            endpoint=endpoint, sandbox=copied, work_folder=work, app_command=f"{SMALL} {faults}"
+            endpoint=endpoint, sandbox=sandbox, work_folder=work, app_command=f"{SMALL} {faults}"
         )
-        found = RehearsalResult(environment=name, account=FICTITIOUS_ACCOUNT, region="us-east-2")
-        return RehearsalSteps(endpoint=endpoint, sandbox=copied, cdk=cdk, result=found)
+        result = RehearsalResult(environment=name, account=FICTITIOUS_ACCOUNT, region="us-east-2")
+        return RehearsalSteps(endpoint=endpoint, sandbox=sandbox, cdk=cdk, result=result)
 
     return act
 
@@ -183,23 +184,8 @@ def test_a_resource_that_differs_fails_its_step_by_name(changed):
 @pytest.mark.xdist_group("endpoint")
 def test_a_change_of_the_app_is_a_difference(changed):
     changed.sandbox.renew_reservation()
-    with pytest.raises(CdkError, match="cdk diff ended with code 1"):
+    with pytest.raises(CdkError, match=r"(?s)cdk diff ended with code 1.*CapacityReservationId"):
         changed.diff()
-
-
-@pytest.mark.endpoint
-@pytest.mark.xdist_group("endpoint")
-def test_an_app_that_fails_ends_with_what_it_printed(play):
-    broken = play("broken")
-    broken.cdk = CdkCli(
-        endpoint=broken.endpoint,
-        sandbox=broken.sandbox,
-        work_folder=broken.cdk.work_folder,
-        app_command=shlex.join([sys.executable, "-c", 'exit("no spec")']),
-    )
-
-    with pytest.raises(CdkError, match="no spec"):
-        broken.deploy()
 
 
 def test_a_missing_cli_is_said(monkeypatch, tmp_path):
@@ -263,32 +249,17 @@ def test_a_difference_or_a_failed_step_is_no_pass(faults, passed):
 
 
 def test_the_summary_says_what_is_not_rehearsed():
-    said = "\n".join(format_summary(rehearsed()))
-    assert all(sentence in said for sentence in REHEARSAL_LIMITS)
-    assert "EC2::VPC: kept and described; no packet flows" in said
-    assert "EC2::VPC Odd: nobody returns it" in said
-
-
-def test_the_document_is_json_with_every_resource():
-    found = json.loads(json.dumps(build_document(rehearsed(differs=True))))
-    assert found["resources"][0]["differs"] == [
-        {"property": "Colour", "template": "blue", "described": "red"}
-    ]
-    assert (found["passed"], found["resources"][0]["level"], found["steps"][0]["seconds"]) == (
-        False,
-        "stored",
-        1.2,
-    )
+    summary = "\n".join(format_summary(rehearsed()))
+    assert all(sentence in summary for sentence in REHEARSAL_LIMITS)
+    assert "EC2::VPC: kept and described; no packet flows" in summary
+    assert "EC2::VPC Odd: nobody returns it" in summary
 
 
 @pytest.mark.parametrize(("faults", "code"), [({}, 0), ({"failed": True}, 3)], ids=str)
 def test_the_exit_code_says_whether_it_passed(monkeypatch, capsys, faults, code):
-    monkeypatch.setattr(
-        command, "run_rehearsal", lambda _request, say: say("working") or rehearsed(**faults)
-    )
-    assert command.main(["rehearse", "--env", "e", "--json"]) == code
-    out, err = capsys.readouterr()
-    assert (json.loads(out)["environment"], err) == ("e", "working\n")
+    monkeypatch.setattr(command, "run_rehearsal", lambda *_: rehearsed(**faults))
+    assert command.main(["rehearse", "--env", "e"]) == code
+    assert f"e: {'FAILED' if faults else 'rehearsed'}" in capsys.readouterr().out
 
 
 def test_rejects_an_unknown_environment_before_anything_starts(capsys):

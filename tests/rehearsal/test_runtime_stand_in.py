@@ -37,6 +37,13 @@ NXDI_ARTIFACT = {
 }
 
 
+COMPILE_OPTIONS = (
+    "--torch-dtype bfloat16 --tp-degree 2 --batch-size 4 --ctx-batch-size 1"
+    " --max-context-length 1024 --seq-len 1024 --enable-bucketing --is-continuous-batching"
+    " --on-device-sampling --save-sharded-checkpoint --prompt 1 --compile-only"
+)
+
+
 class Image:
     """A runtime's image without the runtime: its programs in a folder, two models, nothing else in
     the environment."""
@@ -65,35 +72,19 @@ class Image:
 
     def compile_command(self, *more: str) -> list[str]:
         return [
-            "inference_demo",
-            "--model-type",
-            "qwen3",
-            "--task-type",
-            "causal-lm",
-            "run",
-            "--model-path",
+            *[
+                "inference_demo",
+                "--model-type",
+                "qwen3",
+                "--task-type",
+                "causal-lm",
+                "run",
+                "--model-path",
+            ],
             str(self.target),
             "--compiled-model-path",
             str(self.output),
-            "--torch-dtype",
-            "bfloat16",
-            "--tp-degree",
-            "2",
-            "--batch-size",
-            "4",
-            "--ctx-batch-size",
-            "1",
-            "--max-context-length",
-            "1024",
-            "--seq-len",
-            "1024",
-            "--enable-bucketing",
-            "--is-continuous-batching",
-            "--on-device-sampling",
-            "--save-sharded-checkpoint",
-            "--prompt",
-            "1",
-            "--compile-only",
+            *COMPILE_OPTIONS.split(),
             *more,
         ]
 
@@ -111,24 +102,16 @@ class Image:
             "vllm",
             "serve",
             str(self.target),
-            "--port",
-            str(port),
-            "--tensor-parallel-size",
-            "2",
-            "--max-num-seqs",
-            "4",
-            "--max-model-len",
-            "1024",
-            "--dtype",
-            "bfloat16",
+            *f"--port {port} --tensor-parallel-size 2 --max-num-seqs 4".split(),
+            *["--max-model-len", "1024", "--dtype", "bfloat16"],
             *more,
         ]
 
     def run(self, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
         """Run a program's `main`, with nothing else in the environment; one that would serve has
         failed."""
-        told = {**self.environment, **variables}
-        said = io.StringIO()
+        all_variables = {**self.environment, **variables}
+        output = io.StringIO()
         program, *arguments = command
         main = {
             "inference_demo": inference_demo.main,
@@ -136,10 +119,10 @@ class Image:
         }[program]
         hears = signal.getsignal(signal.SIGTERM)  # a server takes it over before it loads anything
         with (
-            patch.dict(os.environ, told, clear=True),
+            patch.dict(os.environ, all_variables, clear=True),
             patch.object(vllm, "serve_requests", endless),
-            redirect_stdout(said),
-            redirect_stderr(said),
+            redirect_stdout(output),
+            redirect_stderr(output),
         ):
             try:
                 code: Any = main(arguments)
@@ -147,7 +130,7 @@ class Image:
                 code = ended.code
             finally:
                 signal.signal(signal.SIGTERM, hears)
-        return subprocess.CompletedProcess(command, code, said.getvalue())
+        return subprocess.CompletedProcess(command, code, output.getvalue())
 
     def start(self, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
         """Run a program in a process of its own."""
@@ -209,24 +192,6 @@ def test_a_compile_leaves_the_files_of_nxd_inference(nxdi: Image) -> None:
     assert [graph.state for graph in find_graphs(nxdi.cache)] == ["finished"] * 2
 
 
-def test_the_configuration_has_the_settings_that_were_told_and_the_models_own(nxdi: Image) -> None:
-    nxdi.compile("--fused-qkv", "--context-encoding-buckets", "1024", "512")
-
-    settings = nxdi.config["neuron_config"]
-    expected = {
-        "ctx_batch_size": 1,
-        "seq_len": 1024,
-        "fused_qkv": True,
-        "attn_kernel_enabled": None,
-        "context_encoding_buckets": [512, 1024],
-        "attn_cls": "NeuronQwen3Attention",
-        "world_size": 2,
-    }
-    assert {name: settings[name] for name in expected} == expected
-    assert settings["on_device_sampling_config"]["global_topk"] == 256
-    assert (nxdi.config["hidden_size"], nxdi.config["fused_spec_config"]) == (32, None)
-
-
 def test_a_fused_draft_is_nested_with_settings_of_its_own(nxdi: Image) -> None:
     nxdi.compile(*nxdi.fused())
 
@@ -274,7 +239,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Image:
 def test_a_native_server_with_a_full_cache_compiles_nothing(warm: Image) -> None:
     log = serving(warm, VLLM_NEURON_DISABLE_WARMUP_COMPILE="1").end()
     assert "0 graphs compiled, 2 from the cache" in log
-    graphs = find_graphs(warm.output)
+    graphs = list(find_graphs(warm.output))
     assert [graph.state for graph in graphs] == ["finished"] * 2
     assert {graph.folder.parent for graph in graphs} == {warm.output / "neuron/compile_cache"}
 

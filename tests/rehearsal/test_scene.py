@@ -74,12 +74,12 @@ def test_what_an_environment_takes_as_given_is_made(endpoint, copied):
     copied.edit(change)
     create_prerequisites(copied, endpoint.client)
 
-    made = copied.environment.network
-    found = endpoint.client("ec2").describe_subnets(SubnetIds=[item.id for item in made.subnets])[
-        "Subnets"
-    ]
-    assert {item["AvailabilityZoneId"] for item in found} == {"use2-az1", "use2-az3"}
-    assert {item["VpcId"] for item in found} == {made.vpc_id}
+    network_now = copied.environment.network
+    rows = endpoint.client("ec2").describe_subnets(
+        SubnetIds=[item.id for item in network_now.subnets]
+    )["Subnets"]
+    assert {item["AvailabilityZoneId"] for item in rows} == {"use2-az1", "use2-az3"}
+    assert {item["VpcId"] for item in rows} == {network_now.vpc_id}
     assert endpoint.client("s3").head_bucket(Bucket="ours-already")
     assert endpoint.client("iam").get_policy(
         PolicyArn=f"arn:aws:iam::{FICTITIOUS_ACCOUNT}:policy/Boundary"
@@ -94,7 +94,7 @@ def test_a_customers_key_is_made_and_written_down(endpoint, copied):
 
     create_prerequisites(copied, endpoint.client)
 
-    described = endpoint.client("kms").describe_key(KeyId=copied.environment.artifacts.kms_key_arn)[
+    key_row = endpoint.client("kms").describe_key(KeyId=copied.environment.artifacts.kms_key_arn)[
         "KeyMetadata"
     ]
-    assert (described["Arn"] == key, described["KeyState"]) == (False, "Enabled")
+    assert (key_row["Arn"] == key, key_row["KeyState"]) == (False, "Enabled")

@@ -31,28 +31,27 @@ class FaultProxy:
     Args:
         upstream: the endpoint's URL.
         rules: the first rules.
+        is_aws: whether the endpoint speaks AWS; where it does not, requests have no service and no
+            operation.
+
+    Attributes:
         moment_callback: called from the request's own thread when it was asked and before it is
             sent on, and when the endpoint has done it and before the answer leaves: the moments to
             kill a client.
-        port: 0 takes a free one.
-        is_aws: whether the endpoint speaks AWS; where it does not, requests have no service and no
-            operation.
     """
 
     def __init__(
         self,
         upstream: str,
         *rules: FaultRule,
-        moment_callback: Callable[[ProxyMoment, ProxyRequest], None] | None = None,
-        port: int = 0,
         is_aws: bool = True,
     ) -> None:
         address = urlsplit(upstream)
         assert address.hostname is not None, f"no host in {upstream!r}"
         self.upstream = (address.hostname, address.port or 80)
-        self.moment_callback = moment_callback
+        self.moment_callback: Callable[[ProxyMoment, ProxyRequest], None] | None = None
         self.is_aws = is_aws
-        self._server = loopback.LoopbackServer(partial(ProxyConnection, self), port)
+        self._server = loopback.LoopbackServer(partial(ProxyConnection, self))
         self._lock = threading.Lock()
         self._counters = [RuleCounter(rule) for rule in rules]
         self._numbers = itertools.count(1)
@@ -124,9 +123,8 @@ class FaultProxy:
     def log_arrival(self, **fields: Any) -> tuple[ProxyRequest, ProxyFault | None]:
         """Log a request; the fault that it meets."""
         with self._lock:
-            request = ProxyRequest(number=next(self._numbers), began_s=self._now(), **fields)
+            request = ProxyRequest(number=next(self._numbers), **fields)
             fault = select_fault(self._counters, request)
-            request = replace(request, fault=fault.kind if fault else "")
             self._log[request.number] = request
         return request, fault
 

@@ -16,9 +16,8 @@ class ProxyRequest:
 
     Args:
         number: in the order of arrival, from 1.
-        began_s: seconds since the proxy was made, when the head of the request was here.
-        ended_s: the same, when the last of the answer left or the connection ended; None while it
-            is under way.
+        ended_s: seconds since the proxy was made, when the last of the answer left or the
+            connection ended; None while it is under way.
         service: signing name.
         operation: as the API reference spells it; "" where botocore knows none.
         method: of HTTP.
@@ -28,11 +27,9 @@ class ProxyRequest:
         request_bytes: of the body, as far as it came.
         answer_bytes: of the body, as far as it was sent.
         status: what the endpoint said, or the fault in its place; None where neither did.
-        fault: the kind of the fault that was met, or "".
     """
 
     number: int
-    began_s: float
     ended_s: float | None = None
     service: str
     operation: str
@@ -43,7 +40,6 @@ class ProxyRequest:
     request_bytes: int = 0
     answer_bytes: int = 0
     status: int | None = None
-    fault: str = ""
 
     @property
     def done(self) -> bool:

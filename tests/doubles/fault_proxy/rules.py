@@ -9,81 +9,73 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from doubles.fault_proxy.request import ProxyRequest
 
 
-class _FrozenModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class StatusFault(_FrozenModel):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StatusFault:
     """The request is not sent on; the answer is an error in the form of the service's protocol."""
 
-    kind: Literal["status"] = "status"
-    status: int = Field(ge=400, le=599, description="of HTTP")
-    code: str = Field(description="the error's code in AWS")
+    status: int
+    code: str
 
 
-class DelayFault(_FrozenModel):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DelayFault:
     """The request is sent on late."""
 
-    kind: Literal["delay"] = "delay"
-    delay_s: float = Field(gt=0, description="seconds before it is sent on")
+    delay_s: float
 
 
-class DropFault(_FrozenModel):
+class DropFault:
     """The connection ends before the request is sent on: nothing was done."""
 
-    kind: Literal["drop"] = "drop"
 
-
-class AnswerLossFault(_FrozenModel):
+class AnswerLossFault:
     """The request is sent on and done, and the connection ends without the answer."""
 
-    kind: Literal["lose_answer"] = "lose_answer"
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerCutFault:
+    """The connection ends within the answer's body. An answer without a body is lost whole.
+
+    Args:
+        after: bytes of the body that arrive; half of it by default.
+    """
+
+    after: int | None = None
 
 
-class AnswerCutFault(_FrozenModel):
-    """The connection ends within the answer's body. An answer without a body is lost whole."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerCorruptionFault:
+    """One byte of the answer's body is another; an answer that is too short passes unharmed.
 
-    kind: Literal["cut_answer"] = "cut_answer"
-    after: int | None = Field(
-        default=None, ge=0, description="bytes of the body that arrive; half of it by default"
-    )
+    Args:
+        at: offset in the answer's body; its middle by default.
+    """
 
-
-class AnswerCorruptionFault(_FrozenModel):
-    """One byte of the answer's body is another; an answer that is too short for it passes
-    unharmed."""
-
-    kind: Literal["corrupt_answer"] = "corrupt_answer"
-    at: int | None = Field(
-        default=None, ge=0, description="offset in the answer's body; its middle by default"
-    )
+    at: int | None = None
 
 
-class SlowAnswerFault(_FrozenModel):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlowAnswerFault:
     """The answer's body comes no faster than this."""
 
-    kind: Literal["slow_answer"] = "slow_answer"
-    bytes_per_s: float = Field(gt=0, description="bytes of the body a second")
+    bytes_per_s: float
 
 
-ProxyFault = Annotated[
+ProxyFault = (
     StatusFault
     | DelayFault
     | DropFault
     | AnswerLossFault
     | AnswerCutFault
     | AnswerCorruptionFault
-    | SlowAnswerFault,
-    Field(discriminator="kind"),
-]
+    | SlowAnswerFault
+)
 
 # Error responses of S3 and the common ones of the JSON services, as their API references spell
 # them.
@@ -93,25 +85,32 @@ ACCESS_DENIED_FAULT = StatusFault(status=403, code="AccessDenied")
 THROTTLING_FAULT = StatusFault(status=400, code="ThrottlingException")
 
 
-class FaultRule(_FrozenModel):
-    """Which requests meet a fault, and which of those."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FaultRule:
+    """Which requests meet a fault, and which of those.
+
+    Args:
+        service: signing name: s3, eks, monitoring; any by default.
+        operation: fnmatch pattern: UploadPart, List*.
+        method: of HTTP; any by default.
+        path: fnmatch pattern of the decoded path: /bucket/prefix/*.
+        skip: so many matching requests pass first.
+        every: of those after it, every n-th.
+        times: then it is over; never by default.
+        probability: of each such request.
+        seed: of the probability.
+    """
 
     fault: ProxyFault
-    service: str | None = Field(
-        default=None, description="signing name: s3, eks, monitoring; any by default"
-    )
-    operation: str | None = Field(
-        default=None, description="fnmatch pattern: UploadPart, List*; any by default"
-    )
-    method: str | None = Field(default=None, description="of HTTP; any by default")
-    path: str = Field(
-        default="*", description="fnmatch pattern of the decoded path: /bucket/prefix/*"
-    )
-    skip: int = Field(default=0, ge=0, description="so many matching requests pass first")
-    every: int = Field(default=1, ge=1, description="of those after it, every n-th")
-    times: int | None = Field(default=None, ge=1, description="then it is over; never by default")
-    probability: float = Field(default=1.0, gt=0, le=1, description="of each such request")
-    seed: int = Field(default=0, description="of the probability")
+    service: str | None = None
+    operation: str = "*"
+    method: str | None = None
+    path: str = "*"
+    skip: int = 0
+    every: int = 1
+    times: int | None = None
+    probability: float = 1.0
+    seed: int = 0
 
 
 class RuleCounter:
@@ -146,7 +145,7 @@ def select_fault(counters: Iterable[RuleCounter], request: ProxyRequest) -> Prox
 def _is_match(rule: FaultRule, request: ProxyRequest) -> bool:
     return (
         rule.service in {None, request.service}
-        and (rule.operation is None or fnmatchcase(request.operation, rule.operation))
+        and fnmatchcase(request.operation, rule.operation)
         and rule.method in {None, request.method}
         and fnmatchcase(request.path, rule.path)
     )

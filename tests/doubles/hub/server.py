@@ -28,16 +28,13 @@ class LocalHub:
             `/<id>/resolve/<revision>/<file>` for what is asked for, and `/cdn/<id>/<commit>/<file>`
             for the bytes of large files.
         access: who may read what; everybody everything by default.
-        port: 0 takes a free one.
     """
 
-    def __init__(
-        self, folder: Path, *rules: FaultRule, access: HubAccess | None = None, port: int = 0
-    ) -> None:
+    def __init__(self, folder: Path, *rules: FaultRule, access: HubAccess | None = None) -> None:
         self.repositories = HubRepositories(folder=folder)
         handler = partial(HubConnection, self.repositories, access or HubAccess())
         self._server = loopback.LoopbackServer(handler)
-        self._proxy = FaultProxy(self._server.url, *rules, port=port, is_aws=False)
+        self._proxy = FaultProxy(self._server.url, *rules, is_aws=False)
 
     @property
     def url(self) -> str:

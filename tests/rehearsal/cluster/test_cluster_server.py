@@ -74,21 +74,6 @@ def conversation() -> Conversation:
     return Conversation()
 
 
-def test_an_object_is_created_with_201(conversation):
-    status, body = conversation.ask("POST", JOBS, JOB)
-    assert (status, body["kind"], body["metadata"]["namespace"]) == (201, "Job", "post")
-
-
-def test_a_list_carries_the_version_of_the_store(conversation):
-    conversation.store.create_object("jobs", "post", JOB)
-    _, body = conversation.ask("GET", f"{JOBS}?labelSelector=arm%3Dfused")
-    assert (body["kind"], body["metadata"]["resourceVersion"], len(body["items"])) == (
-        "JobList",
-        "2",
-        1,
-    )
-
-
 @pytest.mark.parametrize(
     ("method", "path", "body", "expected"),
     [
@@ -144,13 +129,6 @@ def test_a_deletion_in_the_background_leaves_the_owner_to_the_collection(convers
     assert owner["uid"] == job["metadata"]["uid"]
 
 
-def test_a_deletion_of_another_uid_is_a_conflict(conversation):
-    own_pod(conversation)
-    assert (
-        conversation.ask("DELETE", f"{JOBS}/compile", {"preconditions": {"uid": "other"}})[0] == 409
-    )
-
-
 @pytest.mark.parametrize(("replicas", "spec"), [(0, {}), (1, {"replicas": 1})])
 def test_a_scale_leaves_zero_out(conversation, replicas, spec):
     body = {"metadata": {"name": "server"}, "spec": {"replicas": 3}}
@@ -193,12 +171,6 @@ def test_log_of_a_waiting_container_is_refused(conversation):
     status, answer = conversation.ask("GET", f"{POD}/log")
     words = 'container "main" in pod "pod" is waiting to start: ContainerCreating'
     assert (status, answer["reason"], answer["message"]) == (400, "BadRequest", words)
-
-
-def test_log_of_a_pod_without_a_node_has_no_content(conversation):
-    spec = {"containers": [{"name": "main"}]}
-    conversation.store.create_object("pods", "post", {"metadata": {"name": "pod"}, "spec": spec})
-    assert conversation.ask("GET", f"{POD}/log")[0] == 204
 
 
 def test_log_of_a_pod_whose_node_is_gone_is_not_found(conversation):
@@ -259,23 +231,17 @@ def test_an_unknown_token_is_unauthorized():
 
 
 def test_a_fault_answers_as_often_as_ordered(conversation):
-    conversation.server.faults.append(ClusterFault(503, calls=2, verb="list", plural="jobs"))
+    conversation.server.faults.append(ClusterFault(503, calls=2))
 
     async def talk(ask: Talk) -> list[int]:
-        return [(await ask("GET", path))[0] for path in ("/api/v1/nodes", JOBS, JOBS, JOBS)]
+        return [(await ask("GET", path))[0] for path in ("/api/v1/nodes", JOBS, JOBS)]
 
-    assert conversation.hold(talk) == [200, 503, 503, 200]
+    assert conversation.hold(talk) == [503, 503, 200]
 
 
 def test_a_throttled_call_is_plain_text(conversation):
     conversation.server.faults.append(ClusterFault(429))
     assert conversation.ask("GET", JOBS) == (429, "Too many requests, please try again later.\n")
-
-
-def test_every_call_is_recorded(conversation):
-    conversation.ask("POST", JOBS, JOB)
-    ((user, call, status),) = conversation.server.calls
-    assert (user, call.verb, call.kind.plural, status) == ("system:admin", "create", "jobs", 201)
 
 
 def test_unauthorized_call_is_recorded():

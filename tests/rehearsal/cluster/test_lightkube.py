@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from lightkube import ApiError, Client, KubeConfig
+from lightkube import Client, KubeConfig
 from lightkube.resources import apps_v1, batch_v1, core_v1, discovery_v1, resource_v1
 from lightkube.types import CascadeType, PatchType
 from server_objects import build_claim_template, build_node, build_server
@@ -14,13 +14,9 @@ from server_objects import build_claim_template, build_node, build_server
 from rehearsal.cluster.cluster import RehearsalCluster, WallClock
 from rehearsal.cluster.live_cluster import LiveCluster
 from rehearsal.cluster.pods import PodScript, VirtualPods
-from rehearsal.cluster.server import ClusterFault, ClusterServer, ClusterUser
+from rehearsal.cluster.server import ClusterServer, ClusterUser
 
-SCRIPTS = {
-    "stage-1": PodScript(run_s=0, log="one\ntwo\nthree\n"),
-    "stage-2": PodScript(run_s=0),
-    "plain": PodScript(),
-}
+LOG = "one\ntwo\nthree\n"
 RULE = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
 JOB = {
     "metadata": {"name": "stage-1", "labels": {"tandem.run/id": "r1"}},
@@ -28,9 +24,14 @@ JOB = {
 }
 
 
+def choose_script(pod: dict) -> PodScript:
+    """Let a Job's pod end at once, and a server run for ever."""
+    return PodScript(run_s=0 if "job-name" in pod["metadata"]["labels"] else None)
+
+
 @pytest.fixture(scope="module")
 def live() -> Iterator[LiveCluster]:
-    cluster = RehearsalCluster(WallClock(), lambda now: VirtualPods(now, SCRIPTS))
+    cluster = RehearsalCluster(WallClock(), lambda now: VirtualPods(now, choose_script))
     node, slice_ = build_node(devices=16)
     cluster.store.create_object("nodes", "", node)
     cluster.store.create_object("resourceslices", "", slice_)
@@ -42,9 +43,7 @@ def live() -> Iterator[LiveCluster]:
     cluster.store.create_object("services", "post", service)
     cluster.store.create_object("deployments", "post", build_server("plain", replicas=0))
     users = {"secret": ClusterUser("runner", cluster_rules=[RULE])}
-    server = ClusterServer(
-        cluster.store, users, read_log=lambda _, name: SCRIPTS["stage-1"].log + name
-    )
+    server = ClusterServer(cluster.store, users, read_log=lambda _, name: LOG + name)
     with LiveCluster(cluster, server) as running:
         yield running
 
@@ -71,8 +70,8 @@ def pod(client) -> core_v1.Pod:
     wait_until(
         lambda: (status := client.get(batch_v1.Job, "stage-1").status) and status.completionTime
     )
-    (found,) = client.list(core_v1.Pod, labels={"batch.kubernetes.io/job-name": "stage-1"})
-    return found
+    (job_pod,) = client.list(core_v1.Pod, labels={"batch.kubernetes.io/job-name": "stage-1"})
+    return job_pod
 
 
 def test_a_job_ends_complete(client, pod):
@@ -111,10 +110,6 @@ def test_a_scale_to_zero_gives_the_claim_back(client):
     wait_until(lambda: not list(client.list(resource_v1.ResourceClaim)))
 
 
-def test_a_list_in_chunks_is_served_whole(client):
-    assert [node.metadata.name for node in client.list(core_v1.Node, chunk_size=1)] == ["node-a"]
-
-
 def test_a_job_is_deleted_with_its_pods(client):
     client.create(batch_v1.Job.from_dict({**JOB, "metadata": {"name": "stage-2"}}))
     own_label = {"batch.kubernetes.io/job-name": "stage-2"}
@@ -122,10 +117,3 @@ def test_a_job_is_deleted_with_its_pods(client):
 
     client.delete(batch_v1.Job, "stage-2", cascade=CascadeType.BACKGROUND)
     wait_until(lambda: not list(client.list(core_v1.Pod, labels=own_label)))
-
-
-def test_a_fault_is_an_error_of_the_client(live, client):
-    live.server.faults.append(ClusterFault(503, verb="list", plural="nodes"))
-    with pytest.raises(ApiError) as error:
-        list(client.list(core_v1.Node))
-    assert error.value.status.code == 503

@@ -96,18 +96,6 @@ def test_crashes_come_before_the_scripted_run(clock):
     ]
 
 
-def test_a_script_is_found_by_the_label(clock):
-    pods = VirtualPods(
-        clock.now, {"compile": PodScript(log="by job"), "server": PodScript(log="by app")}
-    )
-    logs = []
-    for labels in ({"job-name": "compile"}, {"app": "server"}, {"app": "other"}):
-        pod = build_pod(**labels)
-        pods.start_pod(pod)
-        logs.append(pods.look_at_pod(pod).log)
-    assert logs == ["by job", "by app", ""]
-
-
 @pytest.mark.parametrize(("grace_s", "gone_after_s"), [(30, 20), (5, 5)])
 def test_stopping_takes_its_time_up_to_the_grace_period(clock, grace_s, gone_after_s):
     pods = VirtualPods(clock.now, lambda _: PodScript(stop_s=20))

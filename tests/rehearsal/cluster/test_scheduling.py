@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
@@ -176,33 +176,6 @@ def test_a_node_selector_holds(store):
     add_node(store, "b", labels={"pool": "trn2"})
     add_pod(store, "one", nodeSelector={"pool": "trn2"})
     assert find_node(store) == "b"
-
-
-def test_one_event_counts_the_refusals(store, clock):
-    add_pod(store, "one")
-    for seconds in (0, 1, 2):
-        clock.moment = START + timedelta(seconds=seconds)
-        schedule(store)
-    [event] = store.list_objects("events")
-    assert (event["reason"], event["count"], event["involvedObject"]["name"]) == (
-        "FailedScheduling",
-        3,
-        "one",
-    )
-
-
-def test_a_claim_takes_devices_and_names_its_pod(store):
-    add_node(store, "a")
-    add_slice(store, "a", 4)
-    pod = add_claiming_pod(store, "one", 2)
-    schedule(store)
-    [claim] = store.list_objects("resourceclaims")
-    assert claim["status"]["allocation"]["devices"]["results"] == [
-        {"request": "chips", "driver": DRIVER, "pool": "a", "device": name}
-        for name in ("neuron-0", "neuron-1")
-    ]
-    user = {"resource": "pods", "name": "one", "uid": pod["metadata"]["uid"]}
-    assert claim["status"]["reservedFor"] == [user]
 
 
 def test_no_device_is_given_twice(store):

@@ -91,7 +91,7 @@ def test_token_dies_with_its_pod(world):
 
 
 def test_client_reads_its_file_again_when_its_token_has_ended(tmp_path):
-    cluster = RehearsalCluster(WallClock(), lambda now: VirtualPods(now, {}))
+    cluster = RehearsalCluster(WallClock(), VirtualPods)
     pod = cluster.store.create_object(
         "pods", "system", {"metadata": {"name": "runner"}, "spec": {"containers": []}}
     )

@@ -23,6 +23,7 @@ from rehearsal.run.node_bridge import NodeBridge, NodeInstance
 from rehearsal.run.settings import LIVE_TIMING, RehearsalSettings, RunFaults
 from rehearsal.run.world import RehearsalAccount, RunWorld
 from tandem.artifacts.archive import build_archive
+from tandem.declarations import names
 from tandem.declarations.catalogue import load_catalogue
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,7 +40,7 @@ class SmallWorld:
 
     def __post_init__(self) -> None:
         clock = SimpleNamespace(now=lambda: self.moment)
-        self.cluster = RehearsalCluster(clock, lambda now: VirtualPods(now, {}), timing=LIVE_TIMING)
+        self.cluster = RehearsalCluster(clock, VirtualPods, timing=LIVE_TIMING)
         self.store = self.cluster.store
         types = load_catalogue().instances.instances
         self.bridge = NodeBridge(cluster=self.cluster, instance_types=types)
@@ -91,7 +92,8 @@ def account(tmp_path_factory) -> Iterator[RehearsalAccount]:
     a minute."""
     folder = tmp_path_factory.mktemp("account")
     experiments = shutil.copytree(ROOT / "experiments", folder / "declared")
-    tasks, digest = write_task(folder / TASK)
+    archive = build_task()
+    digest = hashlib.sha256(archive).hexdigest()
     with (experiments / "post.yaml").open("a") as file:
         file.write(f"quality: [{{name: {TASK}, sha256: {digest}}}]\n")
     account = RehearsalAccount.create("post-us-east-2", ROOT / "environments", experiments, folder)
@@ -102,12 +104,9 @@ def account(tmp_path_factory) -> Iterator[RehearsalAccount]:
     )
     try:
         make_account(account.endpoint.client, account.sandbox.environment)
-        assert (
-            account.run_tandem(
-                "artifacts", "stage-task", str(tasks), "--env", "post-us-east-2"
-            ).returncode
-            == 0
-        )
+        bucket = names.bucket_name(account.sandbox.environment)
+        key = names.task_set_key(TASK, digest)
+        account.endpoint.client("s3").put_object(Bucket=bucket, Key=key, Body=archive)
         yield account
     finally:
         account.endpoint.stop()
@@ -116,7 +115,9 @@ def account(tmp_path_factory) -> Iterator[RehearsalAccount]:
 @pytest.fixture(scope="session")
 def lives(account, tmp_path_factory) -> Iterator[RunLives]:
     """One world of the post's two servers, for lives one after another."""
-    settings = RehearsalSettings(environment="post-us-east-2", experiment="post", time_scale=25)
+    settings = RehearsalSettings(
+        environment="post-us-east-2", experiment="post", time_scale=25, poll_s=0.25
+    )
     world = RunWorld(account, settings, tmp_path_factory.mktemp("world"))
     world.write_inputs()
     with world:
@@ -139,9 +140,8 @@ def change_runner(lives, tmp_path) -> Iterator[Callable[[str], None]]:
     lives.replace_runner()
 
 
-def write_task(folder: Path) -> tuple[Path, str]:
-    """Write a task of 200 sums; return its folder and the digest of its set."""
-    folder.mkdir()
+def build_task() -> bytes:
+    """Return the archive of a task of 200 sums."""
     items = [
         {
             "item": f"{number}",
@@ -150,6 +150,5 @@ def write_task(folder: Path) -> tuple[Path, str]:
         }
         for number in range(200)
     ]
-    (folder / "items.jsonl").write_text("".join(f"{json.dumps(item)}\n" for item in items))
-    archive = build_archive({"items.jsonl": (folder / "items.jsonl").read_bytes()})
-    return folder, hashlib.sha256(archive).hexdigest()
+    lines = "".join(f"{json.dumps(item)}\n" for item in items)
+    return build_archive({"items.jsonl": lines.encode()})

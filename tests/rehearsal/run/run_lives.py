@@ -15,6 +15,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from rehearsal.run.__main__ import build_parser, list_run_words
 from rehearsal.run.pod_programs import COMPONENT_LABEL
 from rehearsal.run.settings import RunFaults
 from rehearsal.run.world import RUNNER_WAIT_S, RunWorld
@@ -26,7 +27,9 @@ from tandem.run.run_keys import ROUND_FILE, RUNNER_KEY, results_prefix, run_reco
 LOOK_S = 0.5
 TASK = "additions"  # whose set every run of these lives is asked
 END_S = 400
-WORDS = ("post", "--env", "post-us-east-2", "--hours", "6", "--yes", "--accept-unarmed", "--quick")
+WORLD = build_parser().parse_args(["--env", "post-us-east-2", "--experiment", "post", "--hold"])
+# the command that a held world prints; an account made by hand has no alerts of Guard's budget
+WORDS = (*list_run_words(WORLD), "--yes", "--accept-unarmed", "--quick")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,16 +73,15 @@ class RunLives:
             is_new: nothing is staged or compiled yet.
         """
         name = f"life-{next(self._numbers)}"
-        acted = list[RunFaults]()
-        unguarded = list[str]()
+        acting_faults = list[RunFaults]()
+        unguarded_ids = list[str]()
         if is_new:
             self.forget_artifacts()
         is_over = threading.Event()
         with ThreadPoolExecutor() as pool:
-            watcher = pool.submit(self._watch, is_over, unguarded)
+            watcher = pool.submit(self._watch, is_over, unguarded_ids)
             command = pool.submit(
                 self.world.account.run_tandem,
-                "run",
                 *WORDS,
                 "--run",
                 name,
@@ -95,7 +97,7 @@ class RunLives:
                     if self.world.has_fault_come() and (
                         not fault.killed_component or self.world.count_killed_pods()
                     ):
-                        acted.append(fault)
+                        acting_faults.append(fault)
                 result = command.result()
                 record = self._wait_for_end(name)
             finally:
@@ -108,8 +110,8 @@ class RunLives:
             record=record,
             code=result.returncode,
             output=output,
-            acted=tuple(acted),
-            unguarded=tuple(unguarded),
+            acted=tuple(acting_faults),
+            unguarded=tuple(unguarded_ids),
         )
 
     def replace_runner(self) -> None:
@@ -134,26 +136,26 @@ class RunLives:
         Returns:
             Class and metric to the judge's word; empty where nothing was judged.
         """
-        said = (life.name, life.acted, life.record, life.output)
-        assert (self.world.list_fleet(), self.world.has_object(FENCE_KEY)) == ([], False), said
-        assert life.unguarded == (), said
-        assert life.record["state"] == "judged" or life.record["reason"], said
+        facts = (life.name, life.acted, life.record, life.output)
+        assert (self.world.list_fleet(), self.world.has_object(FENCE_KEY)) == ([], False), facts
+        assert life.unguarded == (), facts
+        assert life.record["state"] == "judged" or life.record["reason"], facts
         if life.record["state"] != "judged":
             return {}
         folder = self.folder / life.name
         words = ("results", life.name, "--env", "post-us-east-2", "--out", str(folder))
         result = self.world.account.run_tandem(*words, capture_output=True)
-        assert result.returncode == 0, (said, result.stdout + result.stderr)
+        assert result.returncode == 0, (facts, result.stdout + result.stderr)
         records = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
         sizes = {
             row["number"]: row["requests"] for row in self._list_rounds(life.name)
         }  # an attempt cut short has none
         assert {record["round"] for record in records} == set(range(life.record["rounds_total"])), (
-            said
+            facts
         )
         assert (
             len(records) == len({record["request_id"] for record in records}) == sum(sizes.values())
-        ), said
+        ), facts
         cells = json.loads((folder / "verdict.json").read_text())["cells"]
         return {(cell["class"], cell["metric"]): cell["verdict"] for cell in cells}
 
@@ -189,8 +191,8 @@ class RunLives:
             body = s3.get_object(Bucket=self._bucket, Key=f"{self._prefix}{key}")["Body"]
         except s3.exceptions.NoSuchKey:
             return None
-        found: dict[str, Any] = json.load(body)
-        return found
+        document: dict[str, Any] = json.load(body)
+        return document
 
     def _list_rounds(self, name: str) -> list[dict[str, Any]]:
         s3 = self.world.account.endpoint.client("s3")
@@ -199,7 +201,7 @@ class RunLives:
         keys = [
             row["Key"].removeprefix(self._prefix) for row in rows if row["Key"].endswith(ROUND_FILE)
         ]
-        return [found for key in sorted(keys) if (found := self._read(key))]
+        return [document for key in sorted(keys) if (document := self._read(key))]
 
     def _wait_for_end(self, name: str) -> dict[str, Any]:
         end_s = time.monotonic() + END_S

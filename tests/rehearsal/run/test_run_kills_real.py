@@ -64,10 +64,12 @@ def test_thirty_kills_of_real_processes(lives):
         sys.stderr.write(
             f"{life.name}: {', '.join(what)}: {life.record['state']} {life.record['reason']}\n"
         )
-        found = lives.hold_end(life)
+        life_words = lives.hold_end(life)
         assert life.record["state"] in {"judged", "void"}, (life.acted, life.record, life.output)
         others = {
-            cell: word for cell, word in found.items() if word not in {words[cell], "no evidence"}
+            cell: word
+            for cell, word in life_words.items()
+            if word not in {words[cell], "no evidence"}
         }
         assert {
             cell: word for cell, word in others.items() if words[cell] != "no evidence"

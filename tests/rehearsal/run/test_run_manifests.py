@@ -18,8 +18,8 @@ def bodies():
 
 
 def test_what_has_no_place_is_counted_by_kind(small, bodies):
-    skipped = apply_manifests(small.store, bodies)
-    assert set(skipped) == {"NetworkPolicy", "ResourceQuota"}
+    absent_kinds = apply_manifests(small.store, bodies)
+    assert set(absent_kinds) == {"NetworkPolicy", "ResourceQuota"}
 
 
 def test_people_of_groups_get_no_token(bodies):

@@ -8,32 +8,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hand_made_account import make_account, make_node_group
+from hand_made_account import make_account
 
 from rehearsal.cluster.store import format_time
 from rehearsal.run.settings import RehearsalSettings
 from rehearsal.run.world import RehearsalAccount, RunWorld
 from tandem.ops.guard_config import build_guard_config
-from tandem.run.run_keys import run_record_key, steps_prefix
+from tandem.run.run_keys import run_record_key
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof, pytest.mark.xdist_group("staging-life")]
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = "post-us-east-2"
 SETTINGS = RehearsalSettings(environment=ENVIRONMENT, experiment="post", time_scale=25)
 STAGE = ("run", "post", "--env", ENVIRONMENT, "--until", "stage", "--yes", "--run", "models")
-WHOLE = (
-    "run",
-    "post",
-    "--env",
-    ENVIRONMENT,
-    "--hours",
-    "6",
-    "--yes",
-    "--accept-unarmed",
-    "--quick",
-    "--rounds",
-    "1",
-)
 
 
 def await_block(document):
@@ -86,27 +73,3 @@ def test_staging_takes_no_node(unreserved, staged):
     _, node_minutes = staged
     record = read_object(unreserved, run_record_key("models"))
     assert (node_minutes, record["node_s"], record["leases"]) == (0, 0, [])
-
-
-def test_whole_run_stages_nothing_afterwards(unreserved, staged, tmp_path):
-    assert staged[0].returncode == 0
-    unreserved.sandbox.edit(
-        lambda document: document["capacity"].update(kind="on-demand", block=None)
-    )
-    guard = build_guard_config(unreserved.sandbox.environment)
-    make_node_group(
-        unreserved.endpoint.client,
-        unreserved.sandbox.environment,
-        guard.node_group,
-        "trn2.48xlarge",
-        0,
-        {},
-    )
-    world = RunWorld(unreserved, SETTINGS, tmp_path)
-    world.write_inputs()
-    with world:
-        world.wait_for_runner()
-        result = unreserved.run_tandem(*WHOLE, "--run", "whole", capture_output=True)
-    assert result.returncode == 0, result.stdout + result.stderr
-    step = read_object(unreserved, f"{steps_prefix('whole')}001-stage.json")
-    assert (step["state"], step["note"]) == ("skipped", "nothing was missing")
