@@ -1,8 +1,9 @@
 """The controllers of workloads: garbage collection, Deployments, Jobs and EndpointSlices.
 
 Left out: ReplicaSets (a Deployment owns its pods), strategies other than Recreate, minReadySeconds,
-progress deadlines and pausing of Deployments; parallelism and completions above 1, indexed Jobs,
-podFailurePolicy and the suspension of a running Job; CronJobs; deletion in the foreground.
+pausing and the status of Deployments; parallelism and completions above 1, indexed Jobs,
+podFailurePolicy and the suspension of a running Job; CronJobs; deletion in the foreground; ports of
+EndpointSlices.
 """
 
 from __future__ import annotations
@@ -38,16 +39,10 @@ def collect_garbage(store: ObjectStore) -> None:
 
 
 def sync_deployments(store: ObjectStore) -> None:
-    """Give each Deployment its pods and its status."""
+    """Give each Deployment its pods."""
     for deployment in store.list_objects("deployments"):
         template_hash = compute_hash(deployment["spec"]["template"])
         _replace_pods(store, deployment, template_hash)
-        children = list_children(store, deployment)
-        active = [pod for pod in children if is_active(pod)]
-        status = _describe_deployment(store, deployment, active, template_hash)
-        leaving = [pod for pod in children if "deletionTimestamp" in pod["metadata"]]
-        status["terminatingReplicas"] = sum(is_unfinished(pod) for pod in leaving)
-        write_status(store, "deployments", deployment, status)
 
 
 def sync_jobs(
@@ -96,7 +91,6 @@ def sync_endpoint_slices(store: ObjectStore) -> None:
         content = {
             "addressType": "IPv4",
             "endpoints": [_describe_endpoint(pod) for pod in pods],
-            "ports": _list_ports(service, pods),
         }
         slices = list_children(store, service, "endpointslices")
         if slices:
@@ -177,29 +171,6 @@ def _has_hash(pod: Object, template_hash: str) -> bool:
     return bool(pod["metadata"]["labels"].get("pod-template-hash") == template_hash)
 
 
-def _describe_deployment(
-    store: ObjectStore, deployment: Object, pods: list[Object], template_hash: str
-) -> Object:
-    desired = deployment["spec"].get("replicas", 1)
-    ready = sum(is_ready(pod) for pod in pods)
-    updated = sum(_has_hash(pod, template_hash) for pod in pods)
-    counts = {
-        "replicas": len(pods),
-        "updatedReplicas": updated,
-        "readyReplicas": ready,
-        "availableReplicas": ready,
-        "unavailableReplicas": max(0, desired - ready),
-    }
-    status = {"observedGeneration": deployment["metadata"]["generation"]}
-    status |= {name: count for name, count in counts.items() if count}
-    status |= {"conditions": deployment.get("status", {}).get("conditions", [])}
-    name = "MinimumReplicasAvailable" if ready >= desired else "MinimumReplicasUnavailable"
-    text = "has" if ready >= desired else "does not have"
-    message = f"Deployment {text} minimum availability."
-    set_condition(store, status, "Available", value=ready >= desired, reason=name, message=message)
-    return status
-
-
 def _create_pod(
     store: ObjectStore, owner: Object, suffix: str, labels: dict[str, str], *finalizers: str
 ) -> None:
@@ -249,19 +220,6 @@ def _sync_job(store: ObjectStore, job: Object, job_end_s: float, ends: dict[str,
         labels = {"job-name": name, "controller-uid": uid}
         labels |= {f"batch.kubernetes.io/{key}": value for key, value in labels.items()}
         _create_pod(store, job, "", labels, TRACKING_FINALIZER)
-    pods = [pod for pod in list_children(store, job) if is_unfinished(pod)]
-    active = [pod for pod in pods if is_active(pod)]
-    counts = {
-        "active": len(active),
-        "succeeded": status.get("succeeded"),
-        "failed": status.get("failed"),
-    }
-    status = {key: value for key, value in status.items() if key not in counts}
-    status |= {key: count for key, count in counts.items() if count}
-    status |= {
-        "ready": sum(is_ready(pod) for pod in active),
-        "terminating": len(pods) - len(active),
-    }
     if not status["conditions"]:
         del status["conditions"]
     write_status(store, "jobs", job, status)
@@ -344,8 +302,6 @@ def _end_job(
         store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
     if not pods and may_finish:
         set_condition(store, status, last, reason=reason, message=message)
-        if last == "Complete":
-            status["completionTime"] = format_time(store.now())
 
 
 def _find_retry_time(status: Object, pods: Iterable[Object]) -> datetime:
@@ -370,40 +326,8 @@ def _release_pod(store: ObjectStore, pod: Object) -> None:
 
 def _describe_endpoint(pod: Object) -> Object:
     is_leaving = "deletionTimestamp" in pod["metadata"]
-    conditions = {
-        "ready": is_ready(pod) and not is_leaving,
-        "serving": is_ready(pod),
-        "terminating": is_leaving,
-    }
     return {
         "addresses": [pod["status"]["podIP"]],
-        "conditions": conditions,
-        "nodeName": pod["spec"]["nodeName"],
-        "targetRef": (
-            {"kind": "Pod"} | {key: pod["metadata"][key] for key in ("namespace", "name", "uid")}
-        ),
+        "conditions": {"ready": is_ready(pod) and not is_leaving},
+        "targetRef": {"kind": "Pod", "uid": pod["metadata"]["uid"]},
     }
-
-
-def _list_ports(service: Object, pods: list[Object]) -> list[Object]:
-    """Return a Service's ports as its pods have them; look up a name in the first pod."""
-    containers = pods[0]["spec"]["containers"] if pods else []
-    numbers = {
-        row["name"]: row["containerPort"]
-        for box in containers
-        for row in box.get("ports", [])
-        if "name" in row
-    }
-    ports = []
-    for row in service["spec"].get("ports", []):
-        target = row.get("targetPort", row["port"])
-        number = numbers.get(target) if isinstance(target, str) else target
-        if number is not None:
-            ports.append(
-                {
-                    "name": row.get("name", ""),
-                    "port": number,
-                    "protocol": row.get("protocol", "TCP"),
-                }
-            )
-    return ports

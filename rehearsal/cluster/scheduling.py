@@ -210,7 +210,7 @@ def _place_pod(
             obstacles[obstacle or "cannot allocate all claims"] += 1
             continue
         for claim, results in zip(claims, choices, strict=True):
-            _reserve_claim(store, claim, pod, room, results)
+            _allocate_claim(store, claim, room, results)
         _add_amounts(room.used, requests)
         _bind_pod(store, pod, room.name)
         return
@@ -231,26 +231,17 @@ def _choose_all(claims: list[Object], room: NodeRoom) -> list[list[tuple[str, No
     return choices
 
 
-def _reserve_claim(
+def _allocate_claim(
     store: ObjectStore,
     claim: Object,
-    pod: Object,
     room: NodeRoom,
     choices: list[tuple[str, NodeDevice]],
 ) -> None:
-    metadata = pod["metadata"]
     results = [
         {"request": request, "driver": device.driver, "pool": device.pool, "device": device.name}
         for request, device in choices
     ]
-    node = {"key": "metadata.name", "operator": "In", "values": [room.name]}
-    allocation = {
-        "devices": {"results": results},
-        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [node]}]},
-    }
-    user = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
-    status = {"allocation": allocation, "reservedFor": [user]}
-    write_status(store, "resourceclaims", claim, status)
+    write_status(store, "resourceclaims", claim, {"allocation": {"devices": {"results": results}}})
     room.devices = [
         device for device in room.devices if device not in [choice for _, choice in choices]
     ]

@@ -265,24 +265,18 @@ class ClusterServer:
         place = call.kind.plural, call.namespace, call.name
         if call.verb != "get":
             replicas = body.get("spec", {}).get("replicas", 0)
-            version = body.get("metadata", {}).get("resourceVersion")
-            patch = {
-                "spec": {"replicas": replicas},
-                "metadata": {"resourceVersion": version} if version else {},
-            }
-            self.store.patch_object(*place, patch)
+            self.store.patch_object(*place, {"spec": {"replicas": replicas}})
         found = self.store.get_object(*place)
         metadata = {
             key: found["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion")
         }
         wanted = found["spec"].get("replicas", 1)
-        current = found.get("status", {}).get("replicas", 0)
         return {
             "apiVersion": "autoscaling/v1",
             "kind": "Scale",
             "metadata": metadata,
             "spec": {"replicas": wanted} if wanted else {},
-            "status": {"replicas": current},
+            "status": {"replicas": 0},
         }
 
 

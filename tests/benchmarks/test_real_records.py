@@ -15,10 +15,6 @@ from real_records import FACTS, PACKED, keep_records, restore_records
 
 RECORDED = Path(__file__).parent / "real_run"
 MOST_BYTES = 10**6
-GROUPS = {
-    "ngram": ("structured", "rewriting", "open-ended"),
-    "self-draft": ("structured", "open-ended"),
-}
 
 
 @pytest.fixture(scope="module")

@@ -29,13 +29,17 @@ def simulate(seed: int = 1, shape: RunShape = DEFAULT_SHAPE, **knobs: Any) -> Re
     return simulate_run(World(**{"name": "test", "request_noise": 0.0, **knobs}), seed, shape)
 
 
-def slowness(run: RequestTable, arm: int, metric: str = "e2e_ms") -> Values:
-    """How much longer each of an arm's requests took than undisturbed, in the order they were sent:
-    log."""
-    steady_ms = 1e3 * (FIRST_TOKEN_S + (TOKEN_S * (run.tokens - 1) if metric == "e2e_ms" else 0.0))
-    rows = np.flatnonzero(run.arm == arm)
-    log: Values = np.log(run.figures[metric] / steady_ms)[rows[np.argsort(run.start_s[rows])]]
+def slow_all(run: RequestTable) -> Values:
+    """How much longer each request took than undisturbed: log."""
+    steady_ms = 1e3 * (FIRST_TOKEN_S + TOKEN_S * (run.tokens - 1))
+    log: Values = np.log(run.figures["e2e_ms"] / steady_ms)
     return log
+
+
+def slowness(run: RequestTable, arm: int) -> Values:
+    """The same of an arm's requests, in the order they were sent."""
+    rows = np.flatnonzero(run.arm == arm)
+    return slow_all(run)[rows[np.argsort(run.start_s[rows])]]
 
 
 def test_control_round_stands_in_the_middle_and_asks_the_baseline_twice() -> None:
@@ -77,8 +81,7 @@ def test_drift_slows_both_arms_from_begin_to_end() -> None:
 
 def test_chained_noise_is_alike_from_request_to_request_of_both_arms() -> None:
     run = simulate(chained_noise=0.05)
-    steady_ms = 1e3 * (FIRST_TOKEN_S + TOKEN_S * (run.tokens - 1))
-    log = np.log(run.figures["e2e_ms"] / steady_ms)[np.lexsort((run.end_s, run.start_s))]
+    log = slow_all(run)[np.lexsort((run.end_s, run.start_s))]
 
     assert log.std() == pytest.approx(0.05, rel=0.3)
     assert np.corrcoef(log[:-4], log[4:])[0, 1] > 0.5
@@ -97,8 +100,7 @@ def correlate_arms(run: RequestTable) -> float:
     """How alike the slowness of both arms is, request by request of the same prompt and round."""
     order = np.lexsort((run.arm, run.prompt, run.round))
     order = order[run.round[order] != run.round[run.arm == 2][0]]
-    steady_ms = 1e3 * (FIRST_TOKEN_S + TOKEN_S * (run.tokens[order] - 1))
-    base, variant = np.log(run.figures["e2e_ms"][order] / steady_ms).reshape(-1, 2).T
+    base, variant = slow_all(run)[order].reshape(-1, 2).T
     return float(np.corrcoef(base, variant)[0, 1])
 
 
@@ -117,8 +119,7 @@ def test_start_is_one_factor_of_a_server_for_the_whole_run() -> None:
 def test_restart_draws_a_new_factor_and_names_a_new_start() -> None:
     run = simulate(shape=STARTS_SHAPE, start_spread=0.03)
     rows = run.arm == 1
-    steady_ms = 1e3 * (FIRST_TOKEN_S + TOKEN_S * (run.tokens[rows] - 1))
-    factors = np.round(run.figures["e2e_ms"][rows] / steady_ms, 6)
+    factors = np.round(slow_all(run)[rows], 6)
 
     assert len(np.unique(factors)) == len(np.unique(run.start[rows])) == 6
 
@@ -134,8 +135,7 @@ def test_cold_variant_is_slower_at_first_and_warm_after_a_tenth() -> None:
 
 def test_slow_requests_are_the_variants_and_of_their_share() -> None:
     run = simulate(slow_share=0.15, slow_times=4)
-    times = np.exp(slowness(run, 1))
-    assert np.mean(np.isclose(times, 4)) == pytest.approx(0.15, abs=0.05)
+    assert np.mean(np.isclose(slowness(run, 1), np.log(4))) == pytest.approx(0.15, abs=0.05)
     assert slowness(run, 0) == pytest.approx(0, abs=1e-6)
 
 

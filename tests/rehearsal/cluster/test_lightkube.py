@@ -68,7 +68,10 @@ def pod(client) -> core_v1.Pod:
     """The pod of a Job that ended."""
     client.create(batch_v1.Job.from_dict(JOB))
     wait_until(
-        lambda: (status := client.get(batch_v1.Job, "stage-1").status) and status.completionTime
+        lambda: (
+            (status := client.get(batch_v1.Job, "stage-1").status)
+            and "Complete" in {row.type for row in status.conditions or []}
+        )
     )
     (job_pod,) = client.list(core_v1.Pod, labels={"batch.kubernetes.io/job-name": "stage-1"})
     return job_pod
@@ -90,7 +93,8 @@ def test_a_scale_places_a_server_and_its_claim(client):
     client.patch(
         apps_v1.Deployment.Scale, "plain", {"spec": {"replicas": 1}}, patch_type=PatchType.MERGE
     )
-    wait_until(lambda: client.get(apps_v1.Deployment, "plain").status.readyReplicas == 1)
+    wait_until(lambda: list(client.list(resource_v1.ResourceClaim)))
+    wait_until(lambda: all(claim.status for claim in client.list(resource_v1.ResourceClaim)))
     (claim,) = client.list(resource_v1.ResourceClaim)
     assert len(claim.status.allocation.devices.results) == 8
     wait_until(
