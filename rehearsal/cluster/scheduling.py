@@ -227,8 +227,15 @@ def _choose_all(claims: list[Object], room: NodeRoom) -> list[list[tuple[str, No
         if results is None:
             return None
         choices.append(results)
-        left = [device for device in left if device not in [choice for _, choice in results]]
+        left = _list_left(left, results)
     return choices
+
+
+def _list_left(
+    devices: list[NodeDevice], choices: list[tuple[str, NodeDevice]]
+) -> list[NodeDevice]:
+    chosen = [device for _, device in choices]
+    return [device for device in devices if device not in chosen]
 
 
 def _allocate_claim(
@@ -242,9 +249,7 @@ def _allocate_claim(
         for request, device in choices
     ]
     write_status(store, "resourceclaims", claim, {"allocation": {"devices": {"results": results}}})
-    room.devices = [
-        device for device in room.devices if device not in [choice for _, choice in choices]
-    ]
+    room.devices = _list_left(room.devices, choices)
 
 
 def _bind_pod(store: ObjectStore, pod: Object, node_name: str) -> None:

@@ -30,9 +30,9 @@ PLANNED = (ROUNDS + CONTROLS) * ARMS * sum(map(len, TEXTS.values()))
 
 @pytest.fixture
 def pair():
-    made = Pair(Schedule(ttft_ms=40, step_ms=4, tokens=8))
-    yield made
-    made.end()
+    new_pair = Pair(Schedule(ttft_ms=40, step_ms=4, tokens=8))
+    yield new_pair
+    new_pair.end()
 
 
 def base(identity: str) -> str:

@@ -29,14 +29,14 @@ PROJECT = {
 @pytest.fixture(scope="module")
 def project(endpoint):
     """A project whose builds push one tag, with its source, repository and log group."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
+    source = io.BytesIO()
+    with zipfile.ZipFile(source, "w") as archive:
         archive.writestr("Dockerfile", "FROM base\n")
     s3 = endpoint.client("s3")
     s3.create_bucket(
         Bucket="played-source", CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
     )
-    s3.put_object(Bucket="played-source", Key="source.zip", Body=packed.getvalue())
+    s3.put_object(Bucket="played-source", Key="source.zip", Body=source.getvalue())
     endpoint.client("ecr").create_repository(
         repositoryName="played", imageTagMutability="IMMUTABLE"
     )

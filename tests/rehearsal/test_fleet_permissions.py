@@ -120,8 +120,8 @@ def test_an_instance_may_be_terminated_where_the_policy_names_its_tag(fleet, key
 def test_rejects_a_termination_of_several_where_one_is_not_the_caller_s(fleet, refusal):
     ec2 = client(fleet.endpoint, "ec2")
     [stranger] = [
-        one["InstanceId"]
-        for one in ec2.run_instances(MinCount=1, MaxCount=1, ImageId="ami-1")["Instances"]
+        row["InstanceId"]
+        for row in ec2.run_instances(MinCount=1, MaxCount=1, ImageId="ami-1")["Instances"]
     ]
     key = "aws:ResourceTag/eks:cluster-name"
     somebody = create_principal(

@@ -52,8 +52,11 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("image")
     inputs = read_example()
     hosts = [
-        (each, [inputs.workspace.experiments[name].record for name in each.experiments])
-        for each in (WHOLE, BROKEN)
+        (
+            environment,
+            [inputs.workspace.experiments[name].record for name in environment.experiments],
+        )
+        for environment in (WHOLE, BROKEN)
     ]
     app.build_app(hosts, inputs.catalogue, outdir=str(folder), validate=False).synth()
     return folder
@@ -77,8 +80,8 @@ def deploy_kind(endpoint, assembly, deploy) -> Callable[..., SimpleNamespace]:
         (file,) = folder.glob(f"*{kind}*.template.json")
         template = json.loads(file.read_text())
         resources(template["Resources"])
-        made = deploy(template, names.stack_name(environment, kind))
-        return SimpleNamespace(**{**vars(made), "reasons": "\n".join(made.reasons)})
+        stack = deploy(template, names.stack_name(environment, kind))
+        return SimpleNamespace(**{**vars(stack), "reasons": "\n".join(stack.reasons)})
 
     return act
 
@@ -122,22 +125,22 @@ def _publish(endpoint, assembly: Path, files: dict[str, Any], without: str) -> N
         Name="/cdk-bootstrap/tandem/version", Value="33", Type="String", Overwrite=True
     )
     s3 = endpoint.client("s3")
-    for found in files.values():
-        (target,) = found["destinations"].values()
-        if found["source"]["packaging"] != "zip":
+    for asset in files.values():
+        (target,) = asset["destinations"].values()
+        if asset["source"]["packaging"] != "zip":
             continue
-        if target["bucketName"] not in {each["Name"] for each in s3.list_buckets()["Buckets"]}:
+        if target["bucketName"] not in {row["Name"] for row in s3.list_buckets()["Buckets"]}:
             s3.create_bucket(
                 Bucket=target["bucketName"],
                 CreateBucketConfiguration={"LocationConstraint": "us-east-2"},
             )
-        folder = assembly / Path(found["source"]["path"]).name
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w") as archive:
+        folder = assembly / Path(asset["source"]["path"]).name
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w") as archive:
             for path in sorted(folder.rglob("*")):
                 if path.is_file() and path.relative_to(folder).as_posix() != without:
                     archive.write(path, path.relative_to(folder))
-        s3.put_object(Bucket=target["bucketName"], Key=target["objectKey"], Body=packed.getvalue())
+        s3.put_object(Bucket=target["bucketName"], Key=target["objectKey"], Body=content.getvalue())
 
 
 def log_events(endpoint, text: str) -> list[str]:
@@ -168,16 +171,18 @@ def test_a_deploy_ends_with_the_image_in_the_repository_and_every_resource_as_th
 def test_a_registry_goes_with_its_images_and_leaves_its_log(endpoint, deploy_kind, delete) -> None:
     stack = deploy_kind(WHOLE, "Registry")
     cloudformation = endpoint.client("cloudformation")
-    made = cloudformation.describe_stack_resources(StackName=stack.name)["StackResources"]
+    resources = cloudformation.describe_stack_resources(StackName=stack.name)["StackResources"]
     (group,) = [
-        each["PhysicalResourceId"] for each in made if each["ResourceType"] == "AWS::Logs::LogGroup"
+        row["PhysicalResourceId"]
+        for row in resources
+        if row["ResourceType"] == "AWS::Logs::LogGroup"
     ]
     delete(stack)
 
     repositories = endpoint.client("ecr").describe_repositories()["repositories"]
     groups = endpoint.client("logs").describe_log_groups(logGroupNamePrefix=group)["logGroups"]
-    assert names.repository_name(WHOLE) not in {each["repositoryName"] for each in repositories}
-    assert [each["logGroupName"] for each in groups] == [group]
+    assert names.repository_name(WHOLE) not in {row["repositoryName"] for row in repositories}
+    assert [row["logGroupName"] for row in groups] == [group]
 
 
 def test_a_failed_build_fails_the_deploy_with_the_phase_and_with_a_log_that_is_still_there(
@@ -201,15 +206,15 @@ def test_a_failed_build_leaves_another_image_and_the_next_deploy_creates_it(
     """As the CDK CLI does, the stack whose creation failed is deleted before it is created anew."""
     registry_of(WHOLE)
     tools = deploy_kind(WHOLE, "ImageTools")
-    failed = deploy_kind(WHOLE, "ImageRun", without="images/run/requirements.txt")
+    first = deploy_kind(WHOLE, "ImageRun", without="images/run/requirements.txt")
     tags_after_the_failure = list_tags(endpoint, WHOLE, TOOLS)
-    delete(failed)
+    delete(first)
     again = deploy_kind(WHOLE, "ImageRun")
     tags_at_last = list_tags(endpoint, WHOLE, RUN)
     delete(again)
     delete(tools)
 
-    assert (failed.status, again.status) == ("ROLLBACK_COMPLETE", "CREATE_COMPLETE")
+    assert (first.status, again.status) == ("ROLLBACK_COMPLETE", "CREATE_COMPLETE")
     assert tags_after_the_failure == [[TOOLS.tag()]]
     assert tags_at_last == [[RUN.tag()]]
 
@@ -263,8 +268,8 @@ def test_the_image_of_an_unchanged_source_is_not_built_again(
     body = json.loads(template) if isinstance(template, str) else template
     # an update of the resource, the same tag
     body["Resources"]["Image"]["Properties"]["ServiceTimeout"] = "3599"
-    updated = deploy(body, stack.name, update=True)
+    second = deploy(body, stack.name, update=True)
     after = codebuild.list_builds()["ids"]
     delete(stack)
 
-    assert (updated.status, after) == ("UPDATE_COMPLETE", before)
+    assert (second.status, after) == ("UPDATE_COMPLETE", before)

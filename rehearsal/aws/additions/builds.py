@@ -21,11 +21,12 @@ import time
 import zipfile
 
 import yaml
+from build_behavior import BuildBehavior
 from ministack.core.responses import get_account_id, get_region
 from ministack.services import cloudwatch_logs, codebuild, ecr, s3
 
 from . import fleet_settings
-from .handlers import ERROR_STATUS, require_success
+from .handlers import ERROR_STATUS, require_success, wrap_changes
 
 # property -> member of the API, for those that MiniStack's project does not keep
 _EXTRA_MEMBERS = {
@@ -35,10 +36,8 @@ _EXTRA_MEMBERS = {
 }
 _MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 PATH = "/_tandem/builds"
-# the fields of rehearsal.aws.build_behavior.BuildBehavior
-DEFAULTS = {"most": 1, "duration_s": 0.0}
 _build_ids: dict = {}
-_knobs = dict(DEFAULTS)
+_behavior = BuildBehavior()
 # account and region of each build that runs, by its id; a restart ends them all
 _running_builds: dict = {}
 # two requests may ask for the last free place at once
@@ -51,20 +50,8 @@ class BuildCommandError(Exception):
 
 def install(handlers: dict) -> None:
     """Wrap the project's handlers and StartBuild."""
-    project = handlers["AWS::CodeBuild::Project"]
-    create = project["create"]
-    update = project["update"]
+    wrap_changes(handlers["AWS::CodeBuild::Project"], after=_store_members)
     shape = codebuild._project_shape
-
-    def create_with_members(logical_id, properties, stack):
-        name, attributes = create(logical_id, properties, stack)
-        return _store_members(name, properties), attributes
-
-    def update_with_members(physical_id, old, new, stack):
-        name, attributes = update(physical_id, old, new, stack)
-        return _store_members(name, new), attributes
-
-    project.update(create=create_with_members, update=update_with_members)
     codebuild._project_shape = lambda project_record: {
         **shape(project_record),
         **{
@@ -80,23 +67,19 @@ def install(handlers: dict) -> None:
 
 
 def _reset():
-    _knobs.update(DEFAULTS)
+    _set_knobs({})
     _running_builds.clear()
 
 
 def _set_knobs(values):
-    if not isinstance(values, dict) or set(values) != set(DEFAULTS):
-        raise ValueError(f"{PATH} wants exactly {', '.join(DEFAULTS)}")
-    if not isinstance(values["most"], int) or values["most"] < 0 or values["duration_s"] < 0:
-        raise ValueError(f"{PATH}: most is a count, duration_s is in seconds")
-    _knobs.update(values)
+    global _behavior  # noqa: PLW0603  # one endpoint has one
+    _behavior = BuildBehavior(**values)
 
 
-def _store_members(name, properties):
+def _store_members(name, _old, properties, _attributes):
     for property_, member in _EXTRA_MEMBERS.items():
         if property_ in properties:
             codebuild._projects[name][member] = _to_camel_case(properties[property_])
-    return name
 
 
 def _to_camel_case(value):
@@ -118,9 +101,9 @@ def _start_within_quota(start_plain_build, data):
         return 200, {}, json.dumps({"build": codebuild._builds[_build_ids[token]]}).encode()
     place = token[:2]
     running_count = list(_running_builds.values()).count(place)
-    if running_count >= _knobs["most"] and data.get("projectName") in codebuild._projects:
+    if running_count >= _behavior.most and data.get("projectName") in codebuild._projects:
         # CodeBuild's own words, as public reports of new accounts have them
-        message = f"Cannot have more than {_knobs['most']} builds in queue for the account"
+        message = f"Cannot have more than {_behavior.most} builds in queue for the account"
         return codebuild.error_response_json("AccountLimitExceededException", message, 400)
     answer = start_plain_build(data)
     if answer[0] >= ERROR_STATUS:
@@ -159,7 +142,7 @@ def _simulate_build(build, project):
     log = _BuildLog(build["logs"])
     status = "SUCCEEDED"
     try:
-        time.sleep(_knobs["duration_s"])
+        time.sleep(_behavior.duration_s)
         source = _run_phase(build, "DOWNLOAD_SOURCE", lambda: _read_source(project))
         buildspec = yaml.safe_load(project["source"]["buildspec"])
         for name, phase in buildspec["phases"].items():
@@ -240,13 +223,9 @@ def _build_image(words, source):
     for line in source.read(options["--file"]).decode().splitlines():
         line_words = line.split()
         if line_words[:1] == ["COPY"] and not line_words[1].startswith("--from"):
-            absent_files = [
-                word
-                for word in line_words[1:-1]
-                if not any(name.startswith(word) for name in names)
-            ]
-            if absent_files:
-                raise BuildCommandError(f'"/{absent_files[0]}": not found')
+            for word in line_words[1:-1]:
+                if not any(name.startswith(word) for name in names):
+                    raise BuildCommandError(f'"/{word}": not found')
 
 
 def _push_image(reference):

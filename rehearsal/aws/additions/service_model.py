@@ -95,11 +95,11 @@ def to_camel_case(name: str) -> str:
 def parse_ec2_parameters(shape, parameters: dict, prefix: str):
     """Return the value of the EC2 query parameters below `prefix`; None if there are none."""
     if shape.type_name == "structure":
-        members = {
-            name: parse_ec2_parameters(member, parameters, f"{prefix}.{_query_name(member, name)}")
-            for name, member in shape.members.items()
-            if any(key.startswith(f"{prefix}.{_query_name(member, name)}") for key in parameters)
-        }
+        members = {}
+        for name, member in shape.members.items():
+            member_prefix = f"{prefix}.{_query_name(member, name)}"
+            if any(key.startswith(member_prefix) for key in parameters):
+                members[name] = parse_ec2_parameters(member, parameters, member_prefix)
         return {name: value for name, value in members.items() if value is not None} or None
     if shape.type_name == "list":
         items = []

@@ -57,9 +57,7 @@ def _describe_route(client: ClientFactory, physical_id: str, properties: Propert
     )
     destination = physical_id.split("|", 1)[1]
     fields = ("DestinationCidrBlock", "DestinationIpv6CidrBlock", "DestinationPrefixListId")
-    routes = [
-        route for route in table["Routes"] if destination in {route.get(name) for name in fields}
-    ]
+    routes = [route for route in table["Routes"] if destination in map(route.get, fields)]
     return {"RouteTableId": table_id, **require_single(routes, physical_id)}
 
 
@@ -130,9 +128,7 @@ def _describe_security_group(
             if rule["IsEgress"] == egress
         ]
         description[name] = [
-            rule
-            for rule in converted_rules
-            if any(_is_same_opening(rule, item) for item in template_rules)
+            rule for rule in converted_rules if _is_in_template(rule, template_rules)
         ]
     return description
 
@@ -156,6 +152,10 @@ def _convert_rule(rule: Any) -> Properties:
     if "PrefixListId" in rule:
         template_rule[f"{side}PrefixListId"] = rule["PrefixListId"]
     return template_rule
+
+
+def _is_in_template(rule: Properties, template_rules: list[Properties]) -> bool:
+    return any(_is_same_opening(rule, template_rule) for template_rule in template_rules)
 
 
 def _is_same_opening(rule: Properties, template_rule: Properties) -> bool:

@@ -182,7 +182,7 @@ def extended(leased):
         ends=block.ends + timedelta(days=1), purchased=block.starts, status="payment-failed"
     )
     account.buy_block(extensions=(unpaid,))
-    refused = account.run_tandem(*words, capture_output=True)
+    refusal = account.run_tandem(*words, capture_output=True)
     extension = replace(unpaid, status="payment-succeeded")
     account.buy_block(extensions=(unpaid, extension))
     account.sandbox.edit(
@@ -190,7 +190,7 @@ def extended(leased):
     )
     result = account.run_tandem(*words, capture_output=True)
     return SimpleNamespace(
-        refused=refused, result=result, is_as_deployed=read_tags(account) == tags, ends=block.ends
+        refused=refusal, result=result, is_as_deployed=read_tags(account) == tags, ends=block.ends
     )
 
 
@@ -277,12 +277,12 @@ def replaced(leased):
     # the old block's last stop left a fence
     account.run_tandem("stop", "--release", "--env", ENVIRONMENT, capture_output=True)
     words = ("start", "--env", ENVIRONMENT, "--hours", "6", "--yes", "--accept-unarmed")
-    refused = account.run_tandem(*words, capture_output=True)
+    refusal = account.run_tandem(*words, capture_output=True)
     deploy_other_block(account)
     result = account.run_tandem(*words, capture_output=True)
     nodes = leased.world.list_fleet()
     account.run_tandem("stop", "--end", "--env", ENVIRONMENT, capture_output=True)
-    return SimpleNamespace(refused=refused, result=result, nodes=nodes, old_id=old.reservation_id)
+    return SimpleNamespace(refused=refusal, result=result, nodes=nodes, old_id=old.reservation_id)
 
 
 def test_start_on_another_block_is_refused_while_fleet_names_the_old_one(replaced):
