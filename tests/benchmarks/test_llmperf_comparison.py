@@ -78,10 +78,7 @@ def test_an_error_is_counted_by_tandem_alone() -> None:
     in_flight = []
     for entry in later:
         in_flight.append(  # noqa: PERF401
-            sum(
-                entry_then.accepted_s <= entry.accepted_s < entry_then.ended_s
-                for entry_then in later
-            )
+            sum(rival.accepted_s <= entry.accepted_s < rival.ended_s for rival in later)
         )
     assert max(in_flight) == 3  # of 4: the thread that met it has ended
     assert (ours.failure_count, ours.errors) == (1, 1)

@@ -31,8 +31,8 @@ def run() -> Run:
 def with_counts(run: Run, arm: str, **counts: float) -> Run:
     """The same run, some counters of the arm's first turn put to other values."""
     first = run.of(arm)[0]
-    turn_then = replace(first, change=CounterChange({**first.change.counts, **counts}))
-    return replace(run, turns=tuple(turn_then if turn is first else turn for turn in run.turns))
+    new_turn = replace(first, change=CounterChange({**first.change.counts, **counts}))
+    return replace(run, turns=tuple(new_turn if turn is first else turn for turn in run.turns))
 
 
 def test_streams_and_counters_of_the_recorded_run_agree_in_every_request(run):
@@ -57,10 +57,10 @@ def test_a_step_that_came_joined_with_the_next_is_no_accepted_token(run):
     third, fourth = record.chunks[3:5]
     joined_chunk = fourth._replace(tokens=third.tokens + fourth.tokens)
     chunks = (*record.chunks[:3], joined_chunk, *record.chunks[5:])
-    turn_then = replace(turn, records=(msgspec.structs.replace(record, **split_chunks(chunks)),))
-    turns = [turn_then if old_turn is turn else old_turn for old_turn in run.turns]
+    new_turn = replace(turn, records=(msgspec.structs.replace(record, **split_chunks(chunks)),))
+    turns = [new_turn if old_turn is turn else old_turn for old_turn in run.turns]
 
-    assert seen((turn_then,)).accepted == 1
+    assert seen((new_turn,)).accepted == 1
     assert contradictions(replace(run, turns=tuple(turns))) == []
 
 

@@ -84,10 +84,10 @@ resume.read_history = lambda *_: resume.RunHistory()
 def build_bench(endpoint, proxy, folder: Path, source: str) -> Bench:
     """Return an upload whose processes have a change."""
     command = build_upload_command(endpoint, folder, rank_bytes=12 * MIB)
-    new_case = replace(
+    own_command = replace(
         command, environment={**command.environment, **write_change(folder / "change", source)}
     )
-    return Bench(endpoint=endpoint, proxy=proxy, command=new_case, home=folder)
+    return Bench(endpoint=endpoint, proxy=proxy, command=own_command, home=folder)
 
 
 def kill_halfway(bench: Bench):

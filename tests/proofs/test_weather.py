@@ -34,7 +34,7 @@ def bench(endpoint, proxy, tmp_path):
     artifact = write_artifact(tmp_path / "artifact", rank_bytes=40 * MIB)
     work = write_outcome(tmp_path / "work")
     manifest_key = f"models/{TARGET.replace('@', '/')}/tandem-manifest.json"
-    new_bench = Bench(
+    bench = Bench(
         endpoint=endpoint,
         proxy=proxy,
         home=tmp_path,
@@ -56,8 +56,8 @@ def bench(endpoint, proxy, tmp_path):
             ),
         ),
     )
-    new_bench.undisturbed()
-    return new_bench
+    bench.undisturbed()
+    return bench
 
 
 def weather(seed, probability):

@@ -74,12 +74,12 @@ def test_what_an_environment_takes_as_given_is_made(endpoint, copied):
     copied.edit(change)
     create_prerequisites(copied, endpoint.client)
 
-    network_now = copied.environment.network
+    own_network = copied.environment.network
     rows = endpoint.client("ec2").describe_subnets(
-        SubnetIds=[item.id for item in network_now.subnets]
+        SubnetIds=[item.id for item in own_network.subnets]
     )["Subnets"]
     assert {item["AvailabilityZoneId"] for item in rows} == {"use2-az1", "use2-az3"}
-    assert {item["VpcId"] for item in rows} == {network_now.vpc_id}
+    assert {item["VpcId"] for item in rows} == {own_network.vpc_id}
     assert endpoint.client("s3").head_bucket(Bucket="ours-already")
     assert endpoint.client("iam").get_policy(
         PolicyArn=f"arn:aws:iam::{FICTITIOUS_ACCOUNT}:policy/Boundary"
