@@ -206,6 +206,14 @@ def test_a_finished_job_goes_after_its_time(cluster):
     assert (cluster.store.list_objects("jobs"), cluster.pods) == ([], [])
 
 
+def test_pods_of_a_deleted_job_go(cluster):
+    cluster.add_job()
+    cluster.run()
+    cluster.store.delete_object("jobs", "post", "compile")
+    cluster.run(1)
+    assert cluster.pods == []
+
+
 def test_replicas_default_to_one(cluster):
     cluster.add_deployment()
     cluster.run()
