@@ -223,7 +223,7 @@ def test_too_few_devices_in_each_group_are_too_few(store):
     ("expression", "node"),
     [
         ('device.attributes["neuron.aws.com"].kind == "trn2"', "a"),
-        ("device.attributes['neuron.aws.com'].kind == 'inf2'", None),
+        ("device.attributes['neuron.aws.com'].kind == 'trn3'", None),
         ('device.attributes["resource.aws.com"].devicegroup4_id == 0', "a"),
         ('device.attributes["neuron.aws.com"].kind.startsWith("trn")', None),
     ],
