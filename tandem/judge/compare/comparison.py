@@ -27,7 +27,7 @@ from tandem.judge import verdict_reason
 from tandem.judge.comparability import count_failures, count_refusals
 from tandem.judge.compare.acceptance_drift import join_series, measure_drift
 from tandem.judge.compare.differences import CommonParts, find_common_parts, find_differences
-from tandem.judge.compare.merged_run import EARLIER, LATER, RunSide, merge_runs
+from tandem.judge.compare.run_merge import EARLIER, LATER, RunSide, merge_runs
 from tandem.judge.compare.schema import (
     ComparisonRow,
     OutputAgreement,
