@@ -53,6 +53,7 @@ def test_what_stops_and_starts_needs_the_standard_library_and_boto3(path: Path) 
         "botocore",
         "tandem.guard",
         "tandem.errors",
+        "tandem.aws.client_config",
         "tandem.aws.faults",
         "tandem.shell_command",
     }

@@ -61,11 +61,12 @@ def test_a_write_whose_answer_was_lost_is_ours(proxy_store, proxy, etag):
 
 
 def test_unanswered_write_that_was_outrun_is_not_ours(proxy_store, proxy, endpoint, bucket):
-    def meddle(moment, request):
-        if moment == "done" and request.operation == "PutObject" and request.fault == "lose_answer":
+    def outrun(moment, request):
+        if moment == "done" and request.operation == "PutObject":
+            proxy.moment_callback = None
             endpoint.client("s3").put_object(Bucket=bucket, Key="models/m", Body=b"theirs")
 
-    proxy.moment_callback = meddle
+    proxy.moment_callback = outrun
     proxy.use(FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1))
 
     assert not proxy_store.create("models/m", b"ours")

@@ -85,18 +85,10 @@ def test_colours_are_of_a_terminal_alone(variables, is_coloured):
 
 
 @pytest.mark.parametrize("action", [[], ["--end"], ["--release"]], ids=str)
-@pytest.mark.parametrize(
-    ("name", "value"), [("AWS_ENDPOINT_URL", "garbage"), ("AWS_RETRY_MODE", "foo")]
-)
-def test_settings_that_boto3_refuses_end_a_stop_in_a_sentence(
-    name, value, action, capsys, monkeypatch
-):
-    monkeypatch.setenv(name, value)
+def test_settings_that_boto3_refuses_end_a_stop_in_a_sentence(action, capsys, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "garbage")
     assert main(["stop", "--env", "post-us-east-2", *folders(ROOT), *action]) == 2
-    assert (
-        f"change   correct {'AWS_PROFILE, ' if value == 'foo' else ''}AWS_ENDPOINT_URL"
-        in capsys.readouterr().err
-    )
+    assert "change   correct AWS_ENDPOINT_URL" in capsys.readouterr().err
 
 
 def test_a_pipe_that_is_closed_early_is_no_traceback():
