@@ -57,12 +57,12 @@ def test_every_file_that_a_document_names_is_committed(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_page)
 def test_a_path_in_code_type_fits_something_committed(path: Path) -> None:
-    """NAME, <name>, `...` and the reader's own `prod` stand for any name."""
+    """NAME, <name>, `...` and the reader's own `prod` stand for any name; a function follows :."""
     folders = "|".join(sorted({name.partition("/")[0] for name in list_committed() if "/" in name}))
     words = {word.strip(",;:'()") for span in list_spans(path) for word in span.split()}
     places = {word for word in words - OF_A_RUN if re.match(rf"(?:{folders})/", word)}
     patterns = {
-        place: re.sub(r"<\w+>|\$?[A-Z]{2,}|\.\.\.|\bprod\b", "*", place.rstrip("/"))
+        place: re.sub(r"<\w+>|\$?[A-Z]{2,}|\.\.\.|\bprod\b|(?<=\.py):\w+", "*", place.rstrip("/"))
         for place in places
     }
     assert {
