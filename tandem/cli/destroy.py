@@ -20,7 +20,14 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.filesize import decimal
 
-from tandem.cli.console import format_count, print_json, print_line, print_message, print_rows
+from tandem.cli.console import (
+    VerbatimText,
+    format_count,
+    print_json,
+    print_line,
+    print_message,
+    print_rows,
+)
 from tandem.cli.flags import EnvironmentName, require_range
 from tandem.cli.fleet import read_environment
 from tandem.cli.selection import DEFAULTS, Selection
@@ -121,8 +128,9 @@ def _list_survey_rows(survey: TeardownSurvey) -> Iterator[tuple[str, str]]:
 def _format_cost(bucket: LeftoverResource) -> str:
     if bucket.size is None:
         return "size unknown"
-    usd = "unknown" if bucket.usd_month is None else f"{bucket.usd_month:.2f}"
-    return f"{decimal(bucket.size)}, {usd} USD a month"
+    if bucket.usd_month is None:
+        return f"{decimal(bucket.size)}, cost unknown"
+    return f"{decimal(bucket.size)}, {bucket.usd_month:.2f} USD a month"
 
 
 def _confirm_name(name: str, typed_name: str | None) -> None:
@@ -143,11 +151,13 @@ def _confirm_name(name: str, typed_name: str | None) -> None:
 
 def _print_leftovers(leftovers: Sequence[LeftoverResource], failures: Mapping[str, str]) -> None:
     head = "of what could be searched, nothing left but:" if failures else "nothing left but:"
-    lines = []
+    lines: list[str] = []
     for resource in leftovers:
         note = f" ({resource.note})" if resource.note else ""
-        fate = f"stays, {resource.note}" if resource.kept else f"ORPHAN{note}; {resource.remove}"
+        fate = f"stays, {resource.note}" if resource.kept else f"ORPHAN{note}"
         lines.append(f"{resource.kind} {resource.name}: {fate}")
+        if resource.remove and not resource.kept:
+            lines.append(VerbatimText(f"  {resource.remove}"))
     lines = lines or ["nothing"]
     lines += [f"not searched: {kind}: {why}" for kind, why in failures.items()]
     print_line(head)
