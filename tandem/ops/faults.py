@@ -152,9 +152,7 @@ def convert_error(error: BaseException, *, service: str, operation: str, where: 
 _REFUSAL_CHANGE = "see this code in the API reference"
 _FAULT_CHANGES: dict[FaultKind, str] = {
     "no credentials": "log in, or set AWS_PROFILE (aws sts get-caller-identity shows who you are)",
-    "misconfigured": (
-        "correct AWS_PROFILE, AWS_ENDPOINT_URL, AWS_RETRY_MODE and the environment's region"
-    ),
+    "misconfigured": ("correct AWS_PROFILE, AWS_ENDPOINT_URL and the environment's region"),
     "unreachable": (
         "check the region's name, DNS, proxies and the way out of this machine, then try again"
     ),
