@@ -90,7 +90,7 @@ def test_an_alarm_leads_to_the_page_that_has_its_section():
 @pytest.mark.parametrize("section", sorted(wanted() - {CALLED, STOP_ANCHOR, "parked"}))
 def test_a_section_has_commands_causes_and_says_when_the_alarm_is_false(section):
     body = SECTIONS[section]
-    assert "\n```\n" in body or "Look as for" in body
+    assert "\n```\n" in body or "Use the commands of" in body
     assert "| likely cause, the likeliest first |" in body
     assert re.search(r"^False when: ", body, flags=re.MULTILINE)
 
