@@ -6,14 +6,16 @@ bench is drawn.
 Expressions are few, so that the tests can evaluate each of them without CloudWatch. An ID is a
 line's or an expression's id, a NUMBER a plain decimal:
 
-    IF(ID * ID > 0, ID / ID)            speed-up, absent where one of the two has no point: alone it
-    would be 0 there ID / NUMBER                         node-minutes of a period -> nodes, or
-    hours; tokens of a period -> a second's ID / NUMBER * NUMBER                node-minutes -> USD
-    100 * ID / ID                       a share in percent IF(ID > 0, 1 + ID / ID)
-    acceptance length by the server's counters FILL(ID, 0)                         a missing value
-    counts as none RUNNING_SUM(FILL(ID, 0)) / NUMBER RUNNING_SUM(FILL(ID, 0)) / NUMBER * NUMBER
+    IF(ID * ID > 0, ID / ID)    speed-up; absent, not 0, where one of the two has no point
+    ID / NUMBER                 nodes or hours of node-minutes; tokens a second
+    ID / NUMBER * NUMBER        USD of node-minutes
+    100 * ID / ID               a share in percent
+    IF(ID > 0, 1 + ID / ID)     acceptance length by the server's counters
+    FILL(ID, 0)                 a missing value counts as 0
+    RUNNING_SUM(FILL(ID, 0)) / NUMBER
+    RUNNING_SUM(FILL(ID, 0)) / NUMBER * NUMBER
     SEARCH('{"NAMESPACE",DIM,DIM,...} MetricName="NAME" DIM="VALUE" ...', 'STATISTIC', PERIOD_S)
-    SUM(SEARCH(...))                    one series: the sum of the found series, period by period
+    SUM(SEARCH(...))            one series: the sum of the found series, period by period
 
 A SEARCH finds the metrics of its namespace that have exactly the named dimensions and, if a value
 is given, exactly that value. Each found metric is a series, whose label holds the values of its
