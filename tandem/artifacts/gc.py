@@ -16,8 +16,8 @@ from platform import node
 from tandem.artifacts import store as s3
 from tandem.artifacts.inventory import (
     StoredSet,
+    find_set_prefix,
     read_stored_set,
-    set_prefix,
 )
 from tandem.artifacts.lease import LeaseConflictError, WriteLease, hold_lease
 from tandem.errors import ExternalError, SchemaError
@@ -232,7 +232,7 @@ def _delete_objects(
             problem, where=error.where, change="run it again: it looks anew at what is left"
         ) from None
     # the last check before an irreversible step
-    assert all(prefix and set_prefix(key) == prefix for key in keys)
+    assert all(prefix and find_set_prefix(key) == prefix for key in keys)
     store.delete(keys)
 
 

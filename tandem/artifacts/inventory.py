@@ -177,12 +177,12 @@ def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[S
         uploads += store.list_uploads(f"{top}/") if with_uploads else ()
     by_prefix = {
         prefix: tuple(group)
-        for prefix, group in groupby(objects, key=lambda row: set_prefix(row.key))
+        for prefix, group in groupby(objects, key=lambda row: find_set_prefix(row.key))
     }
-    prefixes = sorted({*by_prefix, *(set_prefix(upload.key) for upload in uploads)} - {""})
+    prefixes = sorted({*by_prefix, *(find_set_prefix(upload.key) for upload in uploads)} - {""})
 
     def read_set(prefix: str) -> StoredSet:
-        set_uploads = tuple(upload for upload in uploads if set_prefix(upload.key) == prefix)
+        set_uploads = tuple(upload for upload in uploads if find_set_prefix(upload.key) == prefix)
         stored_set = _read_set(store, prefix, by_prefix.get(prefix, ()), set_uploads)
         # the set may have become whole between two pages
         if stored_set.manifest is not None and stored_set.damage:
@@ -226,7 +226,7 @@ def read_stored_set(store: ObjectStore, prefix: str) -> StoredSet:
     )
 
 
-def set_prefix(key: str) -> str:
+def find_set_prefix(key: str) -> str:
     """Return the prefix of an object's set; empty for an object of no set."""
     parts = key.split("/")
     _, depth = PREFIX_DEPTHS.get(parts[0], ("", 0))

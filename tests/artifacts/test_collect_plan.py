@@ -10,7 +10,7 @@ import pytest
 from stored_sets import MODEL, NOW, held_by, made_up
 
 from tandem.artifacts.gc import plan_removals
-from tandem.artifacts.inventory import find_read_fault, set_prefix
+from tandem.artifacts.inventory import find_read_fault, find_set_prefix
 from tandem.errors import ExternalError, InputError, SchemaError
 
 KEY = "artifacts/tiny-000000000000"
@@ -129,7 +129,7 @@ def test_nothing_used_young_written_or_foreign_ever_goes():
                 and candidate.lease.is_active
                 and not candidate.lease.holder.startswith("collect-")
             )
-            assert all(set_prefix(key) == candidate.prefix for key in keys)
+            assert all(find_set_prefix(key) == candidate.prefix for key in keys)
             if used:
                 winner = (
                     f"{candidate.prefix}/{candidate.manifest.folder}/"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from stored_sets import FILES, put, put_lease, put_set
 
-from tandem.artifacts.inventory import read_inventory, read_stored_set, set_prefix
+from tandem.artifacts.inventory import find_set_prefix, read_inventory, read_stored_set
 from tandem.artifacts.lease import hold_lease
 
 pytestmark = pytest.mark.endpoint
@@ -98,7 +98,7 @@ def test_a_lease_that_is_none_hides_nothing(store):
     ],
 )
 def test_only_what_has_the_layout_is_a_set(key, prefix):
-    assert set_prefix(key) == prefix
+    assert find_set_prefix(key) == prefix
 
 
 def test_set_completed_during_the_listing_is_whole(store, proxy_store, proxy, monkeypatch):
