@@ -84,14 +84,14 @@ def build_network_policies(environment: Environment) -> dict[str, k8s.NetworkPol
 
     policies = {
         **_build_closed_policies(),
-        "allow-bench": _server_ingress_policy(_select_pods(COMPONENT, BENCH)),
-        "allow-metrics": _server_ingress_policy(_select_namespaces([METRICS_NAMESPACE])),
-        "allow-staging": _egress_policy(STAGE, [agent, https, *services, *hub_rules]),
-        "allow-benching": _egress_policy(BENCH, [servers, agent, https, *services]),
-        "allow-compiling": _egress_policy(COMPILE, [agent, https, *s3]),
+        "allow-bench": _build_server_ingress(_select_pods(COMPONENT, BENCH)),
+        "allow-metrics": _build_server_ingress(_select_namespaces([METRICS_NAMESPACE])),
+        "allow-staging": _build_egress(STAGE, [agent, https, *services, *hub_rules]),
+        "allow-benching": _build_egress(BENCH, [servers, agent, https, *services]),
+        "allow-compiling": _build_egress(COMPILE, [agent, https, *s3]),
     }
     if clients:
-        policies["allow-clients"] = _server_ingress_policy(_select_namespaces(clients))
+        policies["allow-clients"] = _build_server_ingress(_select_namespaces(clients))
     return policies
 
 
@@ -102,7 +102,7 @@ def build_runner_policies(environment: Environment) -> dict[str, k8s.NetworkPoli
     api = _allow_egress([_select_address(cidr) for cidr in (*cidrs, *API_SERVICES)], HTTPS)
     return {
         **_build_closed_policies(),
-        "allow-running": _egress_policy(RUNNER, [*_list_public_rules(), api]),
+        "allow-running": _build_egress(RUNNER, [*_list_public_rules(), api]),
     }
 
 
@@ -150,7 +150,7 @@ def _list_endpoint_rules(
     return [], []
 
 
-def _egress_policy(
+def _build_egress(
     component: str, rules: Sequence[k8s.NetworkPolicyEgressRule]
 ) -> k8s.NetworkPolicySpec:
     return k8s.NetworkPolicySpec(
@@ -160,7 +160,7 @@ def _egress_policy(
     )
 
 
-def _server_ingress_policy(source: k8s.NetworkPolicyPeer) -> k8s.NetworkPolicySpec:
+def _build_server_ingress(source: k8s.NetworkPolicyPeer) -> k8s.NetworkPolicySpec:
     return k8s.NetworkPolicySpec(
         pod_selector=k8s.LabelSelector(match_labels={COMPONENT: SERVER}),
         policy_types=["Ingress"],

@@ -46,13 +46,13 @@ def validate_path(path: str) -> str:
         ValueError: `path` is absolute, empty, not in plain form, or leaves the folder.
     """
     plain_path = PurePosixPath(path)
-    leaves = (
+    leaves_folder = (
         not plain_path.parts
         or plain_path.is_absolute()
         or ".." in plain_path.parts
         or {"\\", "\0"} & set(path)
     )
-    if leaves or str(plain_path) != path:
+    if leaves_folder or str(plain_path) != path:
         raise ValueError(f"the path {path!r} leaves its folder or is not in plain form")
     return path
 

@@ -54,7 +54,7 @@ def images(
         for environment in inputs.environments()
     }
     if resolve:
-        return _write_digests(itertools.chain(*uses.values()), as_json=selection.as_json)
+        return _resolve_digests(itertools.chain(*uses.values()), as_json=selection.as_json)
     if seed:
         commands = {
             environment.name: list(_list_seed_commands(environment, uses[environment.name]))
@@ -81,8 +81,8 @@ def _print_uses(uses: Mapping[str, Iterable[ImageUse]]) -> None:
             print_rows(_list_rows(use), label_columns=7)
 
 
-def _write_digests(uses: Iterable[ImageUse], *, as_json: bool) -> ExitCode:
-    """Ask the registries and write what they say into the data."""
+def _resolve_digests(uses: Iterable[ImageUse], *, as_json: bool) -> ExitCode:
+    """Look the digests up in the registries, and write them into digests.yaml."""
     from tandem.cli.image_digests import resolve_digests  # noqa: PLC0415  # the only part that needs a network
 
     # a base of ours is pinned where it is named, in its Dockerfile, because the tag of what is

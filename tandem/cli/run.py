@@ -103,7 +103,7 @@ def run(
     """
     inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
-    measuring_flags = {
+    new_run_flags = {
         "--until": until,
         "--quick": quick,
         "--full": full,
@@ -114,7 +114,7 @@ def run(
         "--run": run,
     }
     if resume:
-        _refuse_flags(measuring_flags)
+        _refuse_flags(new_run_flags)
     if until != "stage" and hours is None:
         change = "add the lease's hours, for example --hours 8 (only --until stage needs none)"
         raise InputError("--hours is missing", where="tandem run", change=change)

@@ -157,7 +157,7 @@ def raise_fleet(
         fleet_start.notify_unarmed_paths()
         fleet_start.resume_launches()
     except TandemError:
-        fleet_start.return_lease()
+        fleet_start.give_up_lease()
         raise
     try:
         fleet = fleet_start.fleet  # an earlier start of this run may have succeeded
@@ -264,8 +264,8 @@ class _FleetStart:
             raise self._refuse(problem, "take another name for this run", url)
         return lease
 
-    def return_lease(self) -> None:
-        """Return the lease if no stop could be armed and so nothing was raised."""
+    def give_up_lease(self) -> None:
+        """Give up the lease: no stop could be armed, so nothing was raised."""
         if self.fleet.lease is not None:
             return  # an earlier start of the same run may have raised with it
         with suppress(*CALL_ERRORS):

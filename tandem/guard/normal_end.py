@@ -104,8 +104,8 @@ class _NormalEnd:
         """Return pointer, lease, and whether there is a node group to size."""
         fleet = observe_fleet(self.clients, self.config, self.clock())
         name = self.config.environment
-        blind = {"consequence": "nothing is ended", "change": self._retry_advice}
-        fleet.require_known("fence", "lease", where=name, **blind)
+        advice_if_unknown = {"consequence": "nothing is ended", "change": self._retry_advice}
+        fleet.require_known("fence", "lease", where=name, **advice_if_unknown)
         if fleet.fence is not None and fleet.is_fenced:
             advice = f"the stop ends the fleet; then tandem stop --release --env {name}"
             raise InputError(
@@ -130,7 +130,7 @@ class _NormalEnd:
             )
         if not fleet.can_scale and fleet.has_node_group is not False:
             where = self.config.node_group_description
-            fleet.require_known("node group", where=where, **blind)
+            fleet.require_known("node group", where=where, **advice_if_unknown)
             advice = f"{self._status_command} says whose it is"
             raise InputError("it is another's, so it is left alone", where=where, change=advice)
         return fleet.pointer, fleet.lease, fleet.has_node_group is not False

@@ -150,7 +150,7 @@ class SpeedUpEstimator:
                     pairs, tuple(codes), metric, floor, is_overall=True
                 )
             deciding = cells.pop(DECIDING_METRIC)
-            yield LoadEstimate(deciding, tuple(map(_describe_metric, cells.values())))
+            yield LoadEstimate(deciding, tuple(map(_extract_speed_up, cells.values())))
 
     def _estimate_cell(
         self,
@@ -233,7 +233,7 @@ class SpeedUpEstimator:
         return f"{reason} (class {self.pairing.cell_place(bias.cell)[0]})"
 
 
-def _describe_metric(cell: CellVerdict | CellEstimate) -> MetricSpeedUp:
+def _extract_speed_up(cell: CellVerdict | CellEstimate) -> MetricSpeedUp:
     draft = cell.draft if isinstance(cell, CellEstimate) else cell
     return MetricSpeedUp(
         metric=draft.metric,

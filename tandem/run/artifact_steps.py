@@ -58,7 +58,7 @@ def check_before_money(work: StepWork) -> StepProgress:
 
     has_begun = "since" in work.result
     if request.until == "judge" and not has_begun:  # once: a set may have 64 MiB
-        _read_task_sets(work)
+        _check_task_sets(work)
 
     labels = admit_compile_jobs(work.experiment).labels
     raise_request = build_raise_request(work, work.lease_name, labels)
@@ -94,7 +94,7 @@ def _require_objects(work: StepWork, needed: Iterable[tuple[ObjectKind, str]]) -
         raise RunEndError(f"namespace {namespace} lacks {', '.join(absent)}: deploy or sync first")
 
 
-def _read_task_sets(work: StepWork) -> None:
+def _check_task_sets(work: StepWork) -> None:
     """Check that the bucket has the bytes of every declared task set.
 
     Raises:

@@ -193,8 +193,8 @@ def _read_server(
 def _find_claim(pod: Object, claims: dict[str, Object]) -> Object:
     """Return the resource claim of a pod; an empty mapping as long as it has none."""
     rows = pod.get("status", {}).get("resourceClaimStatuses") or []
-    names_of_claims = [row.get("resourceClaimName", "") for row in rows]
-    return next((claims[name] for name in names_of_claims if name in claims), {})
+    claim_names = [row.get("resourceClaimName", "") for row in rows]
+    return next((claims[name] for name in claim_names if name in claims), {})
 
 
 def _describe_trouble(work: StepWork, pod: Object) -> str:

@@ -212,13 +212,13 @@ class AnswerParser:
         for choice in choices:
             self._check_end(choice)
             output = read_output(choice, repeats_message=self.writes_deltas)
-            self._name_parts(output.unknown_parts)
+            self._note_unknown_parts(output.unknown_parts)
             if (choice.get("index") or 0) == self.choice_index:
                 own_choices.append(choice)
                 written.add(output)
                 self.writes_deltas |= isinstance(choice.get("delta"), dict) and bool(output)
             elif output:
-                self._name_parts(["a second choice"])
+                self._note_unknown_parts(["a second choice"])
 
         self.writes_reasoning |= bool(written.reasoning)
         self.writes_after_end |= self.finish_reason is not None and bool(written)
@@ -275,11 +275,11 @@ class AnswerParser:
         output = read_output({"delta": fields})
         if output or output.unknown_parts:
             type_text = f" of type {fields['type']}" if fields.get("type") else ""
-            self._name_parts([f"an event{type_text} without choices"])
+            self._note_unknown_parts([f"an event{type_text} without choices"])
             self.stray_text = self.stray_text or data
 
-    def _name_parts(self, names: Iterable[str]) -> None:
-        """Keep the names of unknown parts, a few: a server chooses them."""
+    def _note_unknown_parts(self, names: Iterable[str]) -> None:
+        """Keep the names of the first few unknown parts; a server chooses their number."""
         for name in names:
             if len(self.unknown_parts) < MAX_UNKNOWN_PARTS:
                 self.unknown_parts.add(name[:MAX_PART_NAME])
