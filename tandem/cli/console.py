@@ -64,18 +64,16 @@ def print_line(text: str, *, style: str = "", stderr: bool = False) -> None:
     open_console(stderr=stderr).print(Text.assemble((word, style), separator, rest), soft_wrap=True)
 
 
-def print_message(
-    text: str, *, style: str = "", stderr: bool = False, is_brief: bool = False
-) -> None:
-    """Print a sentence, folded to the terminal's width or COLUMNS, or cut where brief."""
-    console = open_console(stderr=stderr)
+def print_message(text: str, *, style: str = "", is_brief: bool = False) -> None:
+    """Print a sentence to standard error, folded to the width or COLUMNS, or cut where brief."""
+    console = open_console(stderr=True)
     lines = [clean_text(text)]
     if console.is_terminal or "COLUMNS" in os.environ:
         lines = wrap_text(text, console.width, indent="  ")
         if is_brief and len(lines) > 1:
             lines = [f"{clean_text(text)[: console.width - 1].rstrip()}…"]
     for line in lines:
-        print_line(line, style=style, stderr=stderr)
+        print_line(line, style=style, stderr=True)
         style = ""
 
 
@@ -185,7 +183,7 @@ def print_fault(
     else:
         location = f"{fault.where}: " if fault.where else ""
         for line in f"error: {location}{fault.problem.rstrip()}".splitlines():
-            print_message(line, style=STYLES["error"], stderr=True)
+            print_message(line, style=STYLES["error"])
         if fault.change:
             print(f"  change   {fault.change}", file=sys.stderr)
     return code
@@ -226,7 +224,6 @@ def _print_fault_group(group: Sequence[SpecFault], *, is_brief: bool, has_source
     print_message(
         f"{word}: {first.place}: {_describe_problem(first)}{more}",
         style=STYLES[word],
-        stderr=True,
         is_brief=is_short,
     )
     lines = []

@@ -112,7 +112,7 @@ def _survey_environment(account: AccountClients, *, gitops_removed: bool) -> Tea
 
 
 def _print_progress(line: str) -> None:
-    print_message(f"{datetime.now(UTC):%H:%M:%S} {line}", stderr=True)
+    print_message(f"{datetime.now(UTC):%H:%M:%S} {line}")
     sys.stderr.flush()
 
 

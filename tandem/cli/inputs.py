@@ -120,8 +120,7 @@ def read_experiment(selection: Selection, name: str) -> SpecFile[Experiment]:
     own_file = selection.experiments / f"{name}.yaml"
     if experiment_file.document.file != str(own_file):
         print_message(
-            f"experiment {name}: the one that comes with Tandem, for there is no {own_file}",
-            stderr=True,
+            f"experiment {name}: the one that comes with Tandem, for there is no {own_file}"
         )
     return experiment_file
 

@@ -68,7 +68,7 @@ def compute_flip_p(groups: Sequence[ItemGroup]) -> float:
     return min(1.0, float(chances[np.abs(sums) >= abs(total)].sum()))
 
 
-def compute_design_effect(groups: Sequence[ItemGroup], level: float = LEVEL) -> float:
+def compute_design_effect(groups: Sequence[ItemGroup]) -> float:
     """Return how many grouped items tell as much as one alone, the doubt of few groups included.
 
     It is the variance of the difference between groups over that of items taken alone. Groups that
@@ -78,7 +78,6 @@ def compute_design_effect(groups: Sequence[ItemGroup], level: float = LEVEL) -> 
 
     Args:
         groups: one at least, of all items.
-        level: of the interval that is stretched.
     """
     if all(group.items == 1 for group in groups):
         return 1.0
@@ -91,7 +90,7 @@ def compute_design_effect(groups: Sequence[ItemGroup], level: float = LEVEL) -> 
     alone = sum(group.only_baseline + group.only_variant for group in groups) - items * share**2
     # the effect where the items of a group answer alike
     likeness = sum(group.items**2 for group in groups) / items
-    normal = NormalDist().inv_cdf(0.5 + level / 2)
+    normal = NormalDist().inv_cdf(0.5 + LEVEL / 2)
     effect = (between + normal**2 * likeness**2) / (alone + normal**2 * likeness)
-    student = float(special.stdtrit(len(groups) - 1, 0.5 + level / 2))
+    student = float(special.stdtrit(len(groups) - 1, 0.5 + LEVEL / 2))
     return max(1.0, effect) * len(groups) / (len(groups) - 1) * (student / normal) ** 2

@@ -223,17 +223,16 @@ def _describe_independence(items: int, alone: int) -> tuple[str, ...]:
 
 
 def find_tango_interval(
-    first_alone: float, second_alone: float, count: float, level: float = LEVEL
+    first_alone: float, second_alone: float, count: float
 ) -> tuple[float, float]:
-    """Return the interval of the share of the first less that of the second.
+    """Return the interval at LEVEL of the share of the first less that of the second.
 
     Args:
         first_alone, second_alone: pairs in which one alone is right; fractions where groups are
             worth less than their items.
         count: of all pairs, above 0.
-        level: of the interval.
     """
-    quantile = NormalDist().inv_cdf(0.5 + level / 2)
+    quantile = NormalDist().inv_cdf(0.5 + LEVEL / 2)
     estimate = (first_alone - second_alone) / count
     edge = 1 - 1e-12
 

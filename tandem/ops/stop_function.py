@@ -27,15 +27,12 @@ def has_denial(failures: Iterable[str]) -> bool:
     return any(word in sentence for sentence, word in product(failures, words))
 
 
-def invoke_stop_function(
-    environment: Environment, *, who: str, why: str, boto_session: Any = None
-) -> tuple[str, ...]:
+def invoke_stop_function(environment: Environment, *, who: str, why: str) -> tuple[str, ...]:
     """Invoke the stop function and wait for it.
 
     Args:
         environment: as declared.
         who, why: for the fence.
-        boto_session: a boto3 session; None makes a new one.
 
     Returns:
         The actions of the function, each a sentence.
@@ -46,7 +43,7 @@ def invoke_stop_function(
     """
     name = names.guard_function_name(environment, "stop")
     where = f"function {name}"
-    client = create_client(environment, "lambda", boto_session)
+    client = create_client(environment, "lambda")
     # with the account: a stranger's credentials must not call a function of this name in their own
     # account
     arn = build_arn(environment, "lambda", f"function:{name}")

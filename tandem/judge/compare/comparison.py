@@ -62,8 +62,6 @@ _GROUNDS = {
 }
 """The reason for a row's word, by the ground of the decision."""
 
-_RowKind = Literal["figure", "gain"]
-
 
 def compare_tables(
     before: RequestTable, after: RequestTable, *, margin: float = MARGIN
