@@ -184,11 +184,10 @@ def _run_command(words: Sequence[str]) -> ExitCode:
 
 
 def _convert_error(error: Exception, words: Sequence[str]) -> TandemError:
-    """Return an error as what every command prints; what no package has explained failed outside.
+    """Convert an error into one that is printed; an unexplained one becomes an ExternalError.
 
     Raises:
-        ImportError: a module of Tandem itself is missing, or of a library that every installation
-            has.
+        ImportError: a module is missing that every installation has.
     """
     match error:
         case TandemError():

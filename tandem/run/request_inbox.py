@@ -276,6 +276,17 @@ class RequestInbox:
     def _require_plan(
         self, experiment: Experiment, request: RunRequest, measured_minutes: float = 0
     ) -> None:
+        """Check that nothing keeps the run from being done as requested.
+
+        Args:
+            experiment: of the request.
+            request: to check.
+            measured_minutes: of a round, as an earlier lease measured it; 0 if none did.
+
+        Raises:
+            InputError: the first obstacle.
+            ExternalError: S3 failed.
+        """
         gaps = find_gaps(self.world.survey(experiment))
         inputs = RunPlanInputs(
             environment=self.world.environment,
@@ -285,8 +296,9 @@ class RequestInbox:
             request=request,
             measured_minutes=measured_minutes,
         )
-        for refusal in list_refusals(inputs):
-            raise refusal
+        refusals = list_refusals(inputs)
+        if refusals:
+            raise refusals[0]
 
     def _resume(
         self, request: RunRequest, stored: RunJournal | None, active: RunJournal | None

@@ -187,14 +187,14 @@ def _permute_arms(matcher: OutputMatcher, variant: str) -> PermutationResult | N
 def _estimate_lengths(
     table: RequestTable, pairs: OutputPairs, divergences: tuple[OutputDivergence, ...]
 ) -> schema.RatioEstimate | None:
-    """Return the geometric mean over prompts of the ratio of tokens; identical ones give 1.
+    """Return the ratio of the variant's length to the baseline's, as a mean over prompts.
 
-    An output without a token counts as one. Where no server counts tokens, the ratio is of the
-    lengths of read pairs.
+    The mean is geometric, and a pair of identical outputs counts as 1. Length is in tokens, at
+    least one. Where no server counts tokens and every pair that differs was read, it is that of
+    the outputs that were read.
     """
-    logs = np.log(np.maximum(table.tokens[pairs.second], 1)) - np.log(
-        np.maximum(table.tokens[pairs.first], 1)
-    )
+    tokens = np.maximum(table.tokens, 1)
+    logs = np.log(tokens[pairs.second]) - np.log(tokens[pairs.first])
     logs[pairs.is_same] = 0.0
     if np.isnan(logs[~pairs.is_same]).all() and len(divergences) == (~pairs.is_same).sum():
         logs_by_row = {
