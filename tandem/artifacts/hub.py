@@ -189,13 +189,14 @@ class HubSnapshot:
                 wait_note = f" and asks to wait {wait_s:.0f} seconds" if wait_s > MAX_WAIT_S else ""
                 problem = f"{reason}{wait_note}, asked {tries} times for {subject}"
                 raise ExternalError(problem, where=self.where, change=_RETRY_ADVICE) from None
-            about = {
-                "why": reason,
-                "what": subject,
-                "wait_s": wait_s,
-                "tries_left": MAX_TRIES - tries,
-            }
-            log_event("trying again", level="warning", **about)
+            log_event(
+                "trying again",
+                level="warning",
+                why=reason,
+                what=subject,
+                wait_s=wait_s,
+                tries_left=MAX_TRIES - tries,
+            )
             return wait_s
 
         failures = (httpx.HTTPError, httpx.InvalidURL, hub_errors.OfflineModeIsEnabled, EOFError)

@@ -142,14 +142,15 @@ def _assume_basis(
     acceptance: float | None, tpot_ms: float | None, target: ModelConfig
 ) -> PlanBasis:
     """Return the user's acceptance or the assumed one, and the published cost of a step."""
-    published = fit_published_cost(load_published(), target)
-    cost = published if isinstance(published, StepCost) else None
+    cost_or_objection = fit_published_cost(load_published(), target)
+    cost = cost_or_objection if isinstance(cost_or_objection, StepCost) else None
+    objection = cost_or_objection if isinstance(cost_or_objection, str) else ""
     return PlanBasis(
         acceptance=ASSUMED_ACCEPTANCE if acceptance is None else acceptance,
         words="assumed" if acceptance is None else "given",
         share=None if cost is None or tpot_ms is None else convert_cost(cost, tpot_ms),
         cost=cost,
-        objection="" if isinstance(published, StepCost) else published,
+        objection=objection,
     )
 
 

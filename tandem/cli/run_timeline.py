@@ -114,14 +114,12 @@ class RunTimeline:
         """Read the run and its steps and print news; return None if it cannot be read now.
 
         Raises:
-            TandemError: as of `follow`.
+            TandemError: as for `follow`.
         """
         try:
             record = self.client.find_run(self.run)
-            self.steps, beat = (
-                self.client.read_steps(self.run) if record else (),
-                self.client.read_beat(),
-            )
+            steps = self.client.read_steps(self.run) if record else ()
+            beat = self.client.read_beat()
         except AccessDeniedError:
             raise
         except ExternalError as fault:
@@ -134,11 +132,12 @@ class RunTimeline:
             )
             return None
         self._blind_since = None
+        self.steps = steps
         is_running = record is not None and record.state == "running"
         for step in self.steps:
-            self._print_step(
-                step, left=self._describe_left() if is_running and step is self.steps[-1] else ""
-            )
+            is_current = is_running and step is self.steps[-1]
+            self._print_step(step, left=self._describe_left() if is_current else "")
+
         age = current_time() - datetime.fromisoformat(beat.at) if beat else timedelta()
         if is_running and age > BEAT_LIMIT:
             self._print_once(

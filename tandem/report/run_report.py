@@ -59,12 +59,14 @@ class RunReport:
         if self.verdict:
             from tandem.report.terminal import render_lines  # noqa: PLC0415
 
-            yield from [""] * verbose
+            if verbose:
+                yield ""
             yield from render_lines(self.verdict, width=width, verbose=verbose)
         if verbose and self.claims:
             from tandem.report.claims import render_claims  # noqa: PLC0415
 
-            yield from ["", *render_claims(self.claims, width=width)]
+            yield ""
+            yield from render_claims(self.claims, width=width)
 
 
 def report_run(

@@ -137,7 +137,7 @@ def wait_until_ready(work: StepWork) -> StepProgress:
             )
         if work.count_elapsed_s() > READY_WAIT_S:
             raise RunEndError(f"{name} is not ready after {READY_WAIT_S // 60} min: {trouble}")
-        details.append(f"{name}{trouble and f' ({trouble})'}")
+        details.append(f"{name} ({trouble})" if trouble else name)
     if waiting:
         return StepProgress(note=f"waits for {', '.join(details)}", result=work.result)
     return StepProgress(state="done", note=f"{len(servers)} servers answer")

@@ -58,17 +58,18 @@ class CompileOutcome:
 
     @property
     def failure(self) -> dict[str, Any] | None:
-        """Report of a compile that was given up: a log line's fields and exit code; else None."""
+        """Fields of the log line on a compile that was given up; None for any other."""
         if self.result != RESULT_GIVEN_UP or not self.attempts:
             return None
-        kind = KINDS.get(self.attempts[-1].kind, UNKNOWN)
-        line = self.attempts[-1].line
-        words = {
+        last_attempt = self.attempts[-1]
+        kind = KINDS.get(last_attempt.kind, UNKNOWN)
+        return {
             "event": f"not compiled: {kind.name}",
-            "line": line,
+            "line": last_attempt.line,
             "attempts": len(self.attempts),
+            "change": kind.change,
+            "exit_code": kind.code,
         }
-        return {**words, "change": kind.change, "exit_code": kind.code}
 
     def may_retry(self, max_attempts: int) -> bool:
         """Return whether the attempts so far allow one more; `max_attempts` attempts in all."""

@@ -129,7 +129,8 @@ def build_matcher(table: RequestTable, *arms: str) -> OutputMatcher:
     rows = np.isin(table.arm, [table.arms.index(arm) for arm in arms]) & ~table.failed
     has_ids = table.ids[rows] != NO_DIGEST
     uses_token_ids = bool(has_ids.any() and (has_ids | (table.output[rows] == NO_DIGEST)).all())
-    places = strata = table.prompt * max(len(table.loads), 1) + table.load
+    strata = table.prompt * max(len(table.loads), 1) + table.load
+    places = strata
     for column in (table.round, table.repeat):
         values, codes = np.unique(column, return_inverse=True)
         places = places * max(len(values), 1) + codes

@@ -76,8 +76,11 @@ def check_subnets(context: DoctorContext, account: AccountClients) -> Iterator[F
         region=context.environment.region,
         filters=f"Name=vpc-id,Values={vpc}",
     )
+    action = "correct network.subnets"
+    if network.control_plane_subnets:
+        action += " or network.control_plane_subnets"
     for problem in problems:
-        yield Finding("fail", problem, f"correct {_name_keys(network)}", command)
+        yield Finding("fail", problem, action, command)
     if not problems:
         yield Finding("ok", f"{len(subnets)} subnets of {vpc} lie where the file says")
 
@@ -105,13 +108,6 @@ def _find_subnet_fault(
     if row["AvailabilityZoneId"] != subnet.zone:
         return f"{subnet.id} lies in {row['AvailabilityZoneId']}, not in {subnet.zone}"
     return ""
-
-
-def _name_keys(network: ExistingNetwork) -> str:
-    """Return the keys that name subnets."""
-    return "network.subnets" + (
-        " or network.control_plane_subnets" if network.control_plane_subnets else ""
-    )
 
 
 def check_system_nodes(context: DoctorContext, account: AccountClients) -> Finding:
