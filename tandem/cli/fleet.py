@@ -73,11 +73,10 @@ def describe_path(path: StopPath, now: datetime) -> str:
 
 
 def path_as_dict(path: StopPath) -> dict[str, Any]:
-    """Return a path's row: armed, unarmed, absent or unknown; `armed` is null for the last two."""
+    """Return a path's row; its `state` is armed, unarmed, absent or unknown."""
     return {
         "name": path.name,
         "state": path.state,
-        "armed": {"armed": True, "unarmed": False}.get(path.state),
         "at": path.at.isoformat() if path.at else None,
         "said": path.sentence,
     }
