@@ -79,12 +79,12 @@ def build_network_policies(environment: Environment) -> dict[str, k8s.NetworkPol
         if hub
         else []
     )
-    servers = _allow_egress([_select_pods(COMPONENT, SERVER)], SERVER_PORT)
+    servers = _allow_egress([_select_pods(SERVER)], SERVER_PORT)
     clients = sorted(environment.serving.allowed_namespaces)
 
     policies = {
         **_build_closed_policies(),
-        "allow-bench": _build_server_ingress(_select_pods(COMPONENT, BENCH)),
+        "allow-bench": _build_server_ingress(_select_pods(BENCH)),
         "allow-metrics": _build_server_ingress(_select_namespaces([METRICS_NAMESPACE])),
         "allow-staging": _build_egress(STAGE, [agent, https, *services, *hub_rules]),
         "allow-benching": _build_egress(BENCH, [servers, agent, https, *services]),
@@ -180,8 +180,10 @@ def _select_address(cidr: str, excluded_cidrs: Sequence[str] = ()) -> k8s.Networ
     return k8s.NetworkPolicyPeer(ip_block=k8s.IpBlock(cidr=cidr, except_=excluded_cidrs or None))
 
 
-def _select_pods(label: str, value: str) -> k8s.NetworkPolicyPeer:
-    return k8s.NetworkPolicyPeer(pod_selector=k8s.LabelSelector(match_labels={label: value}))
+def _select_pods(component: str) -> k8s.NetworkPolicyPeer:
+    return k8s.NetworkPolicyPeer(
+        pod_selector=k8s.LabelSelector(match_labels={COMPONENT: component})
+    )
 
 
 def _select_namespaces(namespaces: list[str]) -> k8s.NetworkPolicyPeer:

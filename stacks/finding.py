@@ -34,7 +34,7 @@ def accept_rights(
     construct: IConstruct,
     reasons: Reasons,
     *,
-    statements: Sequence[Statement] = (),
+    statements: Sequence[Statement],
     managed_policies: Sequence[str] = (),
 ) -> None:
     """Record why each resource with a `*` in `statements`, and each AWS-managed policy, stands."""

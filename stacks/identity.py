@@ -10,7 +10,6 @@ Identity". Roles know no experiment; an association does, so associations are in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
@@ -60,7 +59,7 @@ def add_pod_role(
     statements: Sequence[Statement] = (),
     managed_policy_arns: Sequence[str] = (),
     policy_name: str = "bucket",
-    reasons: Reasons = MappingProxyType({}),
+    reasons: Reasons,
 ) -> iam.CfnRole:
     """Add the role of `scope`, for one service account of this cluster."""
     conditions = {

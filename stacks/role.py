@@ -69,7 +69,7 @@ def add_role(
     service: str,
     *,
     policy_name: str,
-    statements: Sequence[Statement] = (),
+    statements: Sequence[Statement],
     conditions: Conditions | None = None,
     actions: Sequence[str] = ("sts:AssumeRole",),
     managed_policy_arns: Sequence[str] = (),
@@ -137,7 +137,7 @@ def add_log_group(
     retention_days: int,
     *,
     name: str | None = None,
-    key: kms.IKey | None = None,
+    key: kms.IKey | None,
     removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
 ) -> logs.LogGroup:
     """Add a log group with a retention in days, by default deleted with its stack."""

@@ -44,7 +44,7 @@ def build_headlines(  # noqa: PLR0913 - the parts of a verdict
     equality: Sequence[schema.OutputEquality],
     *,
     margin: float,
-    quality: Sequence[schema.TaskQuality] = (),
+    quality: Sequence[schema.TaskQuality],
 ) -> tuple[Headline, ...]:
     """Return the verdict on every variant.
 

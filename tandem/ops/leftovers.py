@@ -62,7 +62,7 @@ Search = Callable[[AccountClients, ResourceOwnership], Iterator[LeftoverResource
 
 
 def search_leftovers(
-    account: AccountClients, other_environments: Sequence[str] = ()
+    account: AccountClients, other_environments: Sequence[str]
 ) -> tuple[tuple[LeftoverResource, ...], dict[str, str]]:
     """Search every kind; return leftovers in order of the commands, and why a kind was skipped.
 

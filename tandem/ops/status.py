@@ -23,7 +23,7 @@ from tandem.guard.observe import observe_fleet
 from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS
-from tandem.ops.account import create_guard_clients, create_session, iterate_rows
+from tandem.ops.account import create_guard_clients, iterate_rows
 from tandem.ops.faults import call_if_present, convert_error
 from tandem.ops.reservation import find_reservation_id, read_reservation
 from tandem.ops.stop_paths import StopPath, read_statistics, read_stop_paths
@@ -133,8 +133,8 @@ def read_status(
     environment: Environment,
     config: GuardConfig,
     now: datetime,
-    other_environments: Sequence[str] = (),
-    boto_session: Any = None,
+    other_environments: Sequence[str],
+    boto_session: Any,
 ) -> StatusReport:
     """Look once. The caller checks the account before.
 
@@ -142,12 +142,11 @@ def read_status(
         environment: as declared.
         config: of the environment.
         other_environments: names of other environments, whose alarms are not shown.
-        boto_session: a boto3 session; None makes a new one.
+        boto_session: a boto3 session.
 
     Raises:
         ExternalError: the settings of this machine cannot be used.
     """
-    boto_session = boto_session or create_session()
     clients = create_guard_clients(environment, boto_session)
     reader = _SourceReader()
     fleet = observe_fleet(clients, config, now)

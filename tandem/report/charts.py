@@ -164,7 +164,7 @@ def render_figure(chart: ReportChart) -> Markup:
     return render_template("figure", chart=chart, drawings=drawings, span=_SPANS[chart.width_px])
 
 
-def write_png(chart: ReportChart, folder: Path, band: str | None = None) -> Path:
+def write_png(chart: ReportChart, folder: Path, band: str | None) -> Path:
     """Write the PNG of a chart, and return its path; `band` is the text under its title."""
     path = folder / f"{chart.name}.png"
     spec_json = _VARIABLE.sub(lambda match: LIGHT[match[1]], json.dumps(compose_slide(chart, band)))

@@ -22,7 +22,7 @@ ALIVE_STATES = ("pending", "running", "shutting-down", "stopping", "stopped")
 LEASE_SOURCES = ("fence", "lease")  # of the sources of a look, those of a lease
 
 
-def list_nodes(account: AccountClients, node_group: str = "") -> dict[str, str]:
+def list_nodes(account: AccountClients, node_group: str) -> dict[str, str]:
     """Return the state of each instance of the cluster or a node group that is not terminated.
 
     Raises:
@@ -37,9 +37,7 @@ def list_nodes(account: AccountClients, node_group: str = "") -> dict[str, str]:
     return {instance["InstanceId"]: instance["State"]["Name"] for instance in instances}
 
 
-def require_parked_fleet(
-    account: AccountClients, now: datetime, *, is_leaving: bool = False
-) -> None:
+def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: bool) -> None:
     """Check that nobody uses the fleet: no live lease, no instance.
 
     Args:
