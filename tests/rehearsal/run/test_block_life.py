@@ -71,16 +71,18 @@ def build_plan_tags(capacity):
 
 
 def deploy_block(account):
-    """Make the node group as Fleet does: of the block, which its launch template and its tags
-    name."""
-    environment = account.sandbox.environment
-    client = account.endpoint.client
-    guard = build_guard_config(environment)
-    capacity = environment.capacity
-    template = client("ec2").create_launch_template(
-        LaunchTemplateName="fleet", LaunchTemplateData=build_template_data(capacity)
+    """Make the node group as Fleet does: of the block that its launch template and tags name."""
+    template = account.endpoint.client("ec2").create_launch_template(
+        LaunchTemplateName="fleet",
+        LaunchTemplateData=build_template_data(account.sandbox.environment.capacity),
     )
-    client("eks").create_nodegroup(
+    create_node_group(account, template["LaunchTemplate"]["LaunchTemplateId"], "1")
+
+
+def create_node_group(account, template_id, version):
+    environment = account.sandbox.environment
+    guard = build_guard_config(environment)
+    account.endpoint.client("eks").create_nodegroup(
         clusterName=guard.cluster,
         nodegroupName=guard.node_group,
         subnets=["subnet-1"],
@@ -88,27 +90,28 @@ def deploy_block(account):
         taints=[TAINT],
         nodeRole=f"arn:aws:iam::{environment.account}:role/any",
         capacityType="CAPACITY_BLOCK",
-        launchTemplate={"id": template["LaunchTemplate"]["LaunchTemplateId"], "version": "1"},
+        launchTemplate={"id": template_id, "version": version},
         scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 1},
-        tags=names.resource_tags(environment) | build_plan_tags(capacity),
+        tags=names.resource_tags(environment) | build_plan_tags(environment.capacity),
     )
 
 
 def deploy_other_block(account):
-    """Change the node group as Fleet does when the file names another reservation."""
-    environment = account.sandbox.environment
+    """Let the node group name another reservation, as after a deploy of Fleet at size 0.
+
+    The local endpoint serves no UpdateNodegroupVersion, so the empty group is made anew.
+    """
     client = account.endpoint.client
-    guard = build_guard_config(environment)
-    capacity = environment.capacity
+    guard = build_guard_config(account.sandbox.environment)
     client("ec2").create_launch_template_version(
-        LaunchTemplateName="fleet", LaunchTemplateData=build_template_data(capacity)
+        LaunchTemplateName="fleet",
+        LaunchTemplateData=build_template_data(account.sandbox.environment.capacity),
     )
     identity = {"clusterName": guard.cluster, "nodegroupName": guard.node_group}
     group = client("eks").describe_nodegroup(**identity)["nodegroup"]
-    template = {"id": group["launchTemplate"]["id"], "version": "2"}
-    client("eks").update_nodegroup_version(**identity, launchTemplate=template)
-    client("eks").tag_resource(resourceArn=group["nodegroupArn"], tags=build_plan_tags(capacity))
-    client("eks").get_waiter("nodegroup_active").wait(**identity)
+    client("eks").delete_nodegroup(**identity)
+    client("eks").get_waiter("nodegroup_deleted").wait(**identity)
+    create_node_group(account, group["launchTemplate"]["id"], "2")
 
 
 def read_tags(account):
