@@ -16,7 +16,7 @@ from cyclopts import Parameter
 
 from tandem.bench.records.terminal_text import wrap_text
 from tandem.cli.console import count_columns, print_result
-from tandem.cli.inputs import read_experiment
+from tandem.cli.inputs import read_legal_experiment
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.declarations.catalogue import Catalogue, load_catalogue
 from tandem.declarations.experiment import Experiment
@@ -54,7 +54,7 @@ def migrate(
     """
     catalogue = load_catalogue()
     migration = migrate_experiment(
-        read_experiment(selection, experiment).record, runtime, catalogue
+        read_legal_experiment(selection, experiment, catalogue), runtime, catalogue
     )
     text = format_experiment(migration.experiment, experiment)
     path = selection.experiments / f"{migration.experiment.name}.yaml"

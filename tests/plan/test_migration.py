@@ -119,3 +119,19 @@ def test_write_makes_a_file_once(tmp_path):
         .startswith("# post on the runtime native")
     )
     assert main(["migrate", "post", "--runtime", "native", "--write", *folders]) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "refused_line"),
+    [
+        ("target", "target: Qwen/Qwen3-32B", "target: Qwen/Nope"),
+        ("runtime", "runtime: nxdi-v0", "runtime: nowhere"),
+        ("variants[1].draft", "draft: Qwen/Qwen3-1.7B", "draft: Qwen/Nope"),
+    ],
+)
+def test_a_refused_experiment_is_not_migrated(path, line, refused_line, tmp_path, capsys):
+    text = (ROOT / "experiments" / "post.yaml").read_text()
+    (tmp_path / "post.yaml").write_text(text.replace(line, refused_line))
+    words = ["migrate", "post", "--runtime", "native", f"--experiments={tmp_path}"]
+    assert main(words) == 2
+    assert f"{path}: got '{refused_line.split()[-1]}'" in capsys.readouterr().err
