@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -106,7 +107,8 @@ def _check_text(text: str, path: Path, catalogue: Catalogue) -> tuple[SpecFault,
             (Path(folder) / name).mkdir()
         (Path(folder) / "experiments" / path.name).write_text(text)
         workspace = load_workspace(Path(folder) / "environments", Path(folder) / "experiments")
-        return workspace.faults + check_workspace(workspace, catalogue)
+        faults = workspace.faults + check_workspace(workspace, catalogue)
+    return tuple(replace(fault, file=str(path)) for fault in faults)
 
 
 def _list_lines(migration: ExperimentMigration, source: str, *, verbose: bool) -> Iterator[str]:

@@ -135,8 +135,13 @@ def _list_part_rows(parts: Iterable[StandingPart]) -> Iterator[tuple[str, str]]:
 
 
 def dump_parked_cost(cost: ParkedCost) -> dict[str, Any]:
-    """Return the parked cost as `--json` prints it; a part without a price has no `usd`."""
-    return asdict(cost) | {"usd": cost.usd, "start_usd": cost.start_usd}
+    """Return the parked cost as `--json` prints it; a part without a price has the `usd` null."""
+    return asdict(cost) | {
+        "usd_month": round(cost.usd, 2),
+        "no_price_for": list_unpriced(cost.parts),
+        "start_usd": round(cost.start_usd, 2),
+        "start_no_price_for": list_unpriced(cost.start_parts),
+    }
 
 
 def format_speculation(variant: Variant) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from tandem.artifacts import retry
@@ -25,10 +27,10 @@ class FailingAction:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds of every pause, which pass at once on a clock of their own."""
+    """Seconds of every pause, which pass at once on a clock of the loop's own."""
     pauses: list[float] = []
-    monkeypatch.setattr(retry.time, "sleep", pauses.append)
-    monkeypatch.setattr(retry.time, "monotonic", lambda: sum(pauses))
+    clock = SimpleNamespace(sleep=pauses.append, monotonic=lambda: sum(pauses))
+    monkeypatch.setattr(retry, "time", clock)
     return pauses
 
 

@@ -62,6 +62,12 @@ def test_a_sum_says_in_its_line_that_some_prices_are_another_regions(specs, caps
     assert re.search(r"parked:? \d+\.\d\d USD, in part at us-east-1 prices", text)
 
 
+def test_the_document_names_what_has_no_price(specs, capsys):
+    main(["show", "dev-trn2-3xlarge", "--json", *folders(specs)])
+    (document,) = json.loads(capsys.readouterr().out)["environments"]
+    assert document["parked"]["no_price_for"] == ["nodes", "NAT"]
+
+
 def test_an_unknown_price_is_a_question_mark_among_the_parts(specs, capsys):
     main(["show", "--verbose", "dev-trn2-3xlarge", *folders(specs)])
     out = capsys.readouterr().out
