@@ -9,6 +9,7 @@ from guard_world import SCALING_GROUP
 from tandem.errors import ExternalError, InputError
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.observe import OWNER_TAG
+from tandem.guard.scaling_groups import read_scaling_groups
 
 
 @pytest.fixture
@@ -120,3 +121,13 @@ def test_a_node_group_without_our_tag_says_which_stack_to_deploy(world, start, p
         "though its instances carry it: it counts as ours; deploy the Fleet stack"
         in passes(0).fleet.faults[0]
     )
+
+
+def test_without_a_name_no_group_is_read(world):
+    assert read_scaling_groups(world.clients, ()) == ()
+
+
+def test_a_missing_group_is_left_out(world, start):
+    start("r1", nodes=1)
+    groups = read_scaling_groups(world.clients, (SCALING_GROUP, "no-such-group"))
+    assert [(group.name, group.desired_size) for group in groups] == [(SCALING_GROUP, 1)]
