@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 
 import example_verdict
 import pytest
 from doubles.simulator_thread import SimulatorThread
+from guard_handler import load_handler
 from guard_world import GUARDED, LABEL, World
 from shipped import load_shipped
 
@@ -23,7 +22,6 @@ from stacks.guard_functions import function_variables
 from tandem.bench import RunOptions, measure_servers, read_request_table
 from tandem.declarations.catalogue import load_catalogue
 from tandem.declarations.workspace import load_workspace
-from tandem.guard.config import AwsClients
 from tandem.guard.fleet_start import RaiseRequest, raise_fleet
 from tandem.judge import judge_run
 from tandem.rules.check import check_workspace
@@ -107,7 +105,7 @@ def load_and_render() -> dict[Path, str]:
     return render_files(environment, [workspace.experiments[EXPERIMENT].record], catalogue)
 
 
-def let_lease_idle(monkeypatch: pytest.MonkeyPatch) -> World:
+def let_lease_idle() -> World:
     """Return an account whose run has not been heard of for longer than it may be."""
     world = World()
     request = RaiseRequest(
@@ -121,22 +119,7 @@ def let_lease_idle(monkeypatch: pytest.MonkeyPatch) -> World:
     )
     raise_fleet(world.clients, GUARDED, request, world.now)
     world.advance(int(GUARDED.idle_minutes) + 1)
-
-    monkeypatch.setattr(AwsClients, "create", classmethod(lambda *_: world.clients))
-    for variable, value in GUARDED.to_variables().items():
-        monkeypatch.setenv(variable, value)
     return world
-
-
-def load_reaper(world: World, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reaper", ROOT / "lambdas/reap/handler.py")
-    assert spec is not None
-    assert spec.loader is not None
-    reaper = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(reaper)
-    clock = type("Clock", (datetime,), {"now": staticmethod(lambda _: world.now)})
-    monkeypatch.setattr(reaper, "datetime", clock)
-    return reaper
 
 
 def test_a_request_takes_the_steps_of_its_walk(tmp_path: Path) -> None:
@@ -157,8 +140,7 @@ def test_a_declaration_takes_the_steps_of_its_walk() -> None:
 
 def test_a_stop_takes_the_steps_of_its_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = load_shipped().environments[ENVIRONMENT].record
-    world = let_lease_idle(monkeypatch)
-    reaper = load_reaper(world, monkeypatch)
+    reaper = load_handler("reap", let_lease_idle(), monkeypatch)
 
     with record_calls(STOP_STEPS) as calls:
         function_variables(environment)

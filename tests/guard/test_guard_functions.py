@@ -3,18 +3,14 @@ calls them."""
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
-from datetime import datetime
-from pathlib import Path
 
 import pytest
+from guard_handler import load_handler
 from guard_world import GUARDED
 
-from tandem.guard.config import AwsClients
 from tandem.guard.fence import FENCE_KEY
 
-LAMBDAS = Path(__file__).resolve().parents[2] / "lambdas"
 BUDGET = {
     "Records": [
         {"Sns": {"Subject": "AWS Budgets: home\nhas exceeded", "Message": "Budget: 2000 USD"}}
@@ -27,18 +23,7 @@ def function(world, monkeypatch):
     """A handler in the account, at its time."""
 
     def load(name, config=GUARDED):
-        spec = importlib.util.spec_from_file_location(
-            f"{name}_handler", LAMBDAS / name / "handler.py"
-        )
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        for variable, value in config.to_variables().items():
-            monkeypatch.setenv(variable, value)
-        monkeypatch.setattr(AwsClients, "create", classmethod(lambda *_: world.clients))
-        monkeypatch.setattr(
-            module, "datetime", type("Now", (datetime,), {"now": staticmethod(lambda _: world.now)})
-        )
-        return module
+        return load_handler(name, world, monkeypatch, config)
 
     return load
 
