@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from tandem.cli.bench_flags import NO_FLAGS, RunFlags, restore_flags
+from tandem.cli.bench_flags import NO_FLAGS, Headers, KeyVariables, RunFlags, restore_flags
 from tandem.cli.console import count_columns, print_result
 from tandem.cli.flags import EnvironmentName, Name, Price, RunFolder, Share, require_range
 from tandem.cli.selection import DEFAULTS, Selection
@@ -159,7 +159,8 @@ def quality(
     lm_eval: Annotated[tuple[str, ...], Parameter(metavar="ARM=DIR", consume_multiple=1)] = (),
     chance: Annotated[float, Parameter(metavar="SHARE", validator=require_range(0, 0.99))] = 0,
     group: Annotated[str | None, Parameter(metavar="FIELD")] = None,
-    api_key_env: Annotated[str | None, Parameter(metavar="VARIABLE")] = None,
+    api_key_env: KeyVariables = (),
+    header: Headers = (),
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
     """Compare the quality of a run's servers on tasks with known answers.
@@ -171,7 +172,9 @@ def quality(
         chance: share of items that guessing gets right
         group: field of lm-eval's documents that names items of one group, such as a passage
             (default: group)
-        api_key_env: environment variable with the API key of the servers
+        api_key_env: environment variable with the API key; NAME=VAR for one arm
+        header: HTTP header of every request, such as api-version:2; env:VAR reads V from the
+            environment
     """
     from tandem.bench.records.quality_rows import write_quality  # noqa: PLC0415 - loaded when it is needed
     from tandem.cli.task_answers import ask_task, read_samples  # noqa: PLC0415 - aiohttp
@@ -179,7 +182,7 @@ def quality(
     if lm_eval:
         rows = read_samples(folder, lm_eval, chance, group)
     else:
-        rows = ask_task(folder, items, chance, group, api_key_env)
+        rows = ask_task(folder, items, chance, group, keys=api_key_env, headers=header)
     write_quality(folder, rows)
     tasks: dict[str, dict[str, dict[str, int]]] = {}
     for row in rows:

@@ -8,7 +8,7 @@ recorded one; whether it contradicts the run is then said as of any other settin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -43,6 +43,15 @@ from tandem.cli.flags import (
     require_range,
     require_single,
     split_names,
+)
+from tandem.cli.server_flags import (
+    ServerWord,
+    hide_header_value,
+    parse_extra_body,
+    parse_header,
+    parse_key_variable,
+    parse_left_out,
+    parse_speculation,
 )
 from tandem.errors import InputError
 
@@ -150,9 +159,14 @@ def _declare(
     )
 
 
-def _declare_list(group: Group, metavar: str, read: Callable[[str], Any]) -> Parameter:
+def _declare_list(group: Group | None, metavar: str, read: Callable[[str], Any]) -> Parameter:
     return Parameter(
-        group=group, metavar=metavar, converter=read_each(read), n_tokens=1, consume_multiple=1
+        group=group,
+        metavar=metavar,
+        converter=read_each(read),
+        n_tokens=1,
+        consume_multiple=1,
+        accepts_keys=False,
     )
 
 
@@ -173,6 +187,10 @@ ArmUrl = tuple[str | None, str]
 RATE_RANGE = require_range(*RATE_LIMITS, "requests a second")
 CONTROL_ROUNDS_RANGE = require_range(0, MAX_CONTROL_ROUNDS)
 Count = Annotated[Whole, Parameter(validator=require_range(1, MAX_COUNT))]
+KeyVariables = Annotated[
+    tuple[ServerWord, ...], _declare_list(None, "[NAME=]VAR", parse_key_variable)
+]
+Headers = Annotated[tuple[ServerWord, ...], _declare_list(None, "[NAME=]K:V", parse_header)]
 Words = Annotated[tuple[str, ...], Parameter(consume_multiple=1)]
 
 
@@ -186,7 +204,7 @@ class RunFlags:
         resume: continue the run in DIR, with the flags in its manifest
         baseline: the server that the others are compared with
         variant: another server; repeatable
-        model: name of the served model; NAME=M for one arm
+        model: name of the served model; NAME=M for one arm (default: the only one that it lists)
         env: environment in whose cluster this command runs
         experiment: experiment that gives servers, model, suites and schedule
         variants: only these variants of the experiment; the first is the baseline
@@ -194,7 +212,10 @@ class RunFlags:
             --experiment
         simulated: with --publish: the servers are simulated: use a separate namespace
         placement: where the server of an arm runs, such as base=first-half; kept in every record
-        api_key_env: environment variable with the API key of the servers
+        api_key_env: environment variable with the API key; NAME=VAR for one arm
+        header: HTTP header of every request, such as api-version:2; env:VAR reads V from the
+            environment
+        speculates: NAME speculates although it has no counters, with K drafted tokens
         quick: three classes, 6 prompts of each, 192 tokens: a verdict in minutes
         full: every prompt, with the loads and answer lengths that its suite states
         suite: post, real or FILE.jsonl (default: real)
@@ -203,6 +224,9 @@ class RunFlags:
         max_tokens: longest answer; a prompt may state fewer (default: 560; of a file, what it
             states)
         api: endpoint of the requests
+        extra_body: JSON object of further fields of each request, such as {"top_p": 0.9}
+        leave_out: field of the request not to send, such as seed
+        ignore_eos: let every answer go on to its most tokens
         thinking: tell the chat template to think or not (default: the model's own)
         temperature: sampling temperature; 0 is greedy (default: 0)
         record: also record token ids or log-probabilities
@@ -238,7 +262,11 @@ class RunFlags:
     placement: Annotated[
         tuple[tuple[str, str], ...], _declare_list(ARMS, "NAME=WORD", parse_placement)
     ] = ()
-    api_key_env: Annotated[str | None, Parameter(group=ARMS, metavar="VARIABLE")] = None
+    api_key_env: Annotated[KeyVariables, Parameter(group=ARMS)] = ()
+    header: Annotated[Headers, Parameter(group=ARMS)] = ()
+    speculates: Annotated[
+        tuple[ServerWord, ...], _declare_list(ARMS, "NAME[=K]", parse_speculation)
+    ] = ()
     quick: Annotated[bool, Parameter(group=(SIZE, ONE_SIZE))] = False
     full: Annotated[bool, Parameter(group=(SIZE, ONE_SIZE))] = False
     suite: Annotated[Words, Parameter(group=REQUESTS, metavar="S")] = ()
@@ -246,6 +274,13 @@ class RunFlags:
     prompts_per_class: Annotated[Count | None, Parameter(group=REQUESTS)] = None
     max_tokens: Annotated[Count | None, Parameter(group=REQUESTS)] = None
     api: Annotated[ApiName, Parameter(group=REQUESTS)] = "chat"
+    extra_body: Annotated[
+        tuple[ServerWord, ...], _declare_list(REQUESTS, "[NAME=]JSON", parse_extra_body)
+    ] = ()
+    leave_out: Annotated[
+        tuple[ServerWord, ...], _declare_list(REQUESTS, "[NAME=]FIELD", parse_left_out)
+    ] = ()
+    ignore_eos: Annotated[bool, Parameter(group=REQUESTS)] = False
     thinking: Annotated[Literal["on", "off"] | None, Parameter(group=REQUESTS)] = None
     temperature: Annotated[
         float, Parameter(group=REQUESTS, metavar="T", validator=require_range(*TEMPERATURE_LIMITS))
@@ -307,6 +342,7 @@ def restore_flags(_app: App, _commands: tuple[str, ...], arguments: ArgumentColl
         old_flags = {
             flag: old for flag, old in _read_old_flags(folder, flags).items() if flag not in rivals
         }
+        _require_header_values(folder, old_flags.get("--header", ()))
         for flag, values in old_flags.items():
             words = [Token(keyword=flag, value=value, source="manifest") for value in values]
             implicit_value = () if flag == "--publish" else True
@@ -318,11 +354,28 @@ def restore_flags(_app: App, _commands: tuple[str, ...], arguments: ArgumentColl
     recorded.tokens.append(Token(keyword="--recorded", implicit_value=flags, source="tandem"))
 
 
+def _require_header_values(folder: Path, words: Sequence[str]) -> None:
+    """Refuse to go on without the values of the run's headers, which no manifest has.
+
+    Raises:
+        InputError: a header of the run has no variable to read its value from.
+    """
+    from tandem.bench.records.manifest import FILE as MANIFEST_NAME  # noqa: PLC0415 - the bench is loaded when it runs
+
+    names = [word for word in words if ":" not in word]
+    if names:
+        problem = f"the manifest has no value of {', '.join(names)}"
+        change = f"give each --header again: --header {names[0]}:VALUE"
+        raise InputError(problem, where=str(folder / MANIFEST_NAME), change=change)
+
+
 def _read_values(flag: str, tokens: list[Token]) -> tuple[str, ...]:
     """Return a flag's values as text, none for a switch; files by their whole path."""
     from tandem.bench.suites.suite import BUILT_IN  # noqa: PLC0415 - the bench is loaded when it runs
 
     texts = [token.value for token in tokens if token.value]
+    if flag == "--header":
+        return tuple(map(hide_header_value, texts))
     is_file = flag in {"--llmperf-source", "--suite"}
     return tuple(
         str(Path(text).absolute()) if is_file and text not in BUILT_IN else text for text in texts

@@ -8,7 +8,6 @@ waits for no rule.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -21,8 +20,8 @@ from tandem.bench.records.manifest import ManifestArm
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.flags import choose_size
 from tandem.cli.selection import Selection
+from tandem.cli.server_flags import assign_words, merge_bodies, read_access, read_speculations
 from tandem.errors import InputError
-from tandem.shell_command import quote_command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +69,18 @@ def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
     """Return the options that the flags say, and where they say nothing, the experiment.
 
     Raises:
-        InputError: the variable of the API key is not set.
+        InputError: a variable of a key or header is not set, or a NAME is no arm's.
     """
     size = choose_size(quick=flags.quick, full=flags.full)
     concurrency = flags.concurrency or (run_arms.concurrency if flags.rate is None else ())
+    urls = {arm.name: arm.url for arm in run_arms.arms}
+    names = tuple(urls)
+    access = read_access(urls, flags.api_key_env, flags.header)
+    bodies = assign_words("--extra-body", flags.extra_body, names)
+    speculations = read_speculations(flags.speculates, run_arms.arms)
     return RunOptions(
-        servers={arm.name: arm.url for arm in run_arms.arms},
-        model={arm.name: arm.model for arm in run_arms.arms},
+        servers=urls,
+        model={arm.name: arm.model for arm in run_arms.arms if arm.model},
         size=size,
         suites=flags.suite or tuple(SIZES[size].select_names(run_arms.suites)),
         classes=flags.classes,
@@ -101,23 +105,13 @@ def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
         goodput=flags.goodput or run_arms.goodput or {},
         placement=dict(flags.placement),
         price_usd_per_hour=flags.price,
-        api_key=read_api_key(flags.api_key_env),
+        api_key={name: entry.api_key for name, entry in access.items() if entry.api_key},
+        headers={name: entry.headers for name, entry in access.items()},
+        extra_body={name: merge_bodies(words) for name, words in bodies.items()},
+        leave_out=assign_words("--leave-out", flags.leave_out, names),
+        ignore_eos=flags.ignore_eos,
+        speculates=speculations,
     )
-
-
-def read_api_key(variable: str | None) -> str | None:
-    """Return the API key that a variable holds; None without a variable.
-
-    Raises:
-        InputError: the variable is not set.
-    """
-    key = os.environ.get(variable) if variable else None
-    if variable and not key:
-        change = quote_command("export", f"{variable}=KEY")
-        raise InputError(
-            f"the variable {variable} is not set", where="--api-key-env", change=change
-        )
-    return key
 
 
 def select_arms(selection: Selection, flags: RunFlags) -> RunArms:
@@ -170,10 +164,9 @@ def build_flag_error(problem: str, requirement: str, change: str) -> InputError:
 
 
 def _build_address_arms(flags: RunFlags) -> tuple[ManifestArm, ...]:
-    if not flags.baseline or not flags.model:
-        flag = "--model" if flags.baseline else "--baseline"
+    if not flags.baseline:
         raise build_flag_error(
-            f"no {flag}", "servers by address, or --env and --experiment", f"add {flag}"
+            "no --baseline", "servers by address, or --env and --experiment", "add --baseline"
         )
     if flags.variants:
         raise build_flag_error(
@@ -199,15 +192,15 @@ def _build_address_arms(flags: RunFlags) -> tuple[ManifestArm, ...]:
 
 
 def _parse_models(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Return each arm's model: its own NAME=M, else the one for all.
+    """Return each arm's model: its own NAME=M, else the one for all, else empty.
 
     Raises:
-        InputError: a model of no arm, two for all, or an arm without one.
+        InputError: a model of no arm, or two for all.
     """
     own = dict(word.split("=", 1) for word in words if "=" in word)
     common = [word for word in words if "=" not in word]
     models = {name: own.get(name) or "".join(common[:1]) for name in names}
-    if len(common) > 1 or not all(models.values()) or not own.keys() <= set(names):
+    if len(common) > 1 or not all(own.values()) or not own.keys() <= set(names):
         allowed = f"one for all arms, and NAME=MODEL for each of {', '.join(names)} that differs"
         raise build_flag_error(f"--model {' '.join(words)}", allowed, "name one model of each arm")
     return models

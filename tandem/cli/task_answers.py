@@ -11,17 +11,24 @@ from tandem.bench.lm_eval.samples import list_sample_rows
 from tandem.bench.records.manifest import read_manifest
 from tandem.bench.records.quality_rows import QualityRow
 from tandem.bench.suites.task_items import ITEMS_FILE, OWN_TASK, ItemTask, ask_items, load_items
-from tandem.cli.bench_settings import read_api_key
+from tandem.cli.server_flags import ServerWord, read_access
 from tandem.errors import InputError
 
 
 def ask_task(
-    folder: Path, items: Path | None, chance: float, group: str | None, api_key_env: str | None
+    folder: Path,
+    items: Path | None,
+    chance: float,
+    group: str | None,
+    *,
+    keys: Sequence[ServerWord],
+    headers: Sequence[ServerWord],
 ) -> list[QualityRow]:
     """Ask every arm of a run the items of a task; a task set's file is of the task of its folder.
 
     Raises:
-        InputError: the manifest or the task is none, or a field is named for the groups.
+        InputError: the manifest or the task is none, a field is named for the groups, or a key or
+            header cannot be read.
         ExternalError: a server left too many items without an answer.
     """
     if group:
@@ -31,10 +38,10 @@ def ask_task(
         )
     manifest = read_manifest(folder)
     path = items or OWN_TASK
-    api_key = read_api_key(api_key_env)
+    access = read_access({arm.name: arm.url for arm in manifest.arms}, keys, headers)
     name = path.resolve().parent.name if path.name == ITEMS_FILE else path.stem
     task = ItemTask(name=name, items=load_items(path), chance=chance)
-    return uvloop.run(ask_items(manifest.arms, task, api=manifest.api, api_key=api_key))
+    return uvloop.run(ask_items(manifest.arms, task, api=manifest.api, access=access))
 
 
 def read_samples(

@@ -15,6 +15,7 @@ from tandem.bench.load.client import CompletionClient
 from tandem.bench.load.completion_request import CompletionRequest
 from tandem.bench.load.reply import ServerReply
 from tandem.bench.plan.run_options import ApiName
+from tandem.bench.plan.server_access import NO_ACCESS, ServerAccess
 from tandem.bench.records.manifest import ServerOffers, Timeouts
 from tandem.bench.records.record import RequestRecord
 
@@ -45,7 +46,7 @@ def run(
     *,
     limit: int = 4,
     api: ApiName = "chat",
-    api_key: str | None = None,
+    access: ServerAccess = NO_ACCESS,
     **fields: Any,
 ) -> T:
     """Run `what` on uvloop against a server of its own."""
@@ -55,7 +56,7 @@ def run(
             entry = arm(
                 "arm", **({"url": f"http://127.0.0.1:{served.port}", "model": MODEL} | fields)
             )
-            async with CompletionClient(entry, limit=limit, api=api, api_key=api_key) as client:
+            async with CompletionClient(entry, limit=limit, api=api, access=access) as client:
                 return await what(client, served)
 
     return uvloop.run(main())

@@ -86,6 +86,7 @@ def test_a_placement_of_no_arm_is_refused():
         (["m"], ["m", "m", "m"]),
         (["m", "b=other/name"], ["m", "other/name", "m"]),
         (["a=x", "b=y", "c=z"], ["x", "y", "z"]),
+        (["b=y"], ["", "y", ""]),
     ],
 )
 def test_a_model_is_for_all_arms_or_for_one(words, models):
@@ -98,7 +99,7 @@ def test_a_model_is_for_all_arms_or_for_one(words, models):
     ("words", "said"),
     [
         (["m", "d=x"], "--model m d=x; allowed: one for all arms, and NAME=MODEL for each of a, b"),
-        (["a=m"], "--model a=m"),
+        (["a=m", "n", "o"], "--model a=m n o"),
     ],
 )
 def test_a_model_of_no_arm_or_too_few_is_refused(words, said):

@@ -53,7 +53,6 @@ def test_a_bad_flag_ends_with_2_and_what_is_allowed(tmp_path, capsys, flags, sai
     ("flags", "said"),
     [
         ((), "no --baseline; allowed: servers by address, or --env and --experiment"),
-        (("--baseline", "http://127.0.0.1:9"), "no --model"),
         (
             (*ARMS, "--variant", "baseline=http://127.0.0.1:8"),
             "two arms are named 'baseline'; allowed: each name once",

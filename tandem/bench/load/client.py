@@ -40,6 +40,7 @@ from tandem.bench.load.event import DETAIL_CHARACTERS
 from tandem.bench.load.reply import ServerReply
 from tandem.bench.load.request_deadline import RequestDeadline
 from tandem.bench.plan.run_options import ApiName
+from tandem.bench.plan.server_access import NO_ACCESS, ServerAccess
 from tandem.bench.records.manifest import ManifestArm, Timeouts
 
 # vLLM closes idle connections after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE in vllm/envs.py)
@@ -74,16 +75,22 @@ class CompletionClient:
         arm: has the server's URL and model.
         limit: most connections, the concurrency; 0 for no limit (an open loop).
         api: one of the two streaming APIs.
-        api_key: sent as a bearer token; never logged or recorded.
+        access: key and headers of the server; never logged or recorded. What the server repeats of
+            them is hidden in the reply.
     """
 
     def __init__(
-        self, arm: ManifestArm, *, limit: int, api: ApiName = "chat", api_key: str | None = None
+        self,
+        arm: ManifestArm,
+        *,
+        limit: int,
+        api: ApiName = "chat",
+        access: ServerAccess = NO_ACCESS,
     ) -> None:
         self.arm = arm
         self.api = api
         self._limit = limit
-        self._api_key = api_key
+        self._access = access
         self._deadlines: set[RequestDeadline] = set()
         self._is_interrupted = False
 
@@ -106,8 +113,7 @@ class CompletionClient:
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers=REQUEST_HEADERS
-            | ({"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}),
+            headers=REQUEST_HEADERS | self._access.list_headers(),
             trace_configs=[trace],  # a reply says whether its connection was open before
             read_bufsize=READ_BYTES,
         )
@@ -215,7 +221,20 @@ class CompletionClient:
             reply.end_ns = reply.end_ns or time.monotonic_ns()
             deadline.stop()
             self._deadlines.discard(deadline)
+        self._hide_secrets(reply)
         return reply
+
+    def _hide_secrets(self, reply: ServerReply) -> None:
+        """Hide the server's secrets where its reply repeats them."""
+        if not self._access.list_headers():
+            return
+        mask = self._access.mask_values
+        reads = list(reply.reads)
+        if reply.status != OK and reads:  # an error's body is short, and no part of it is timed
+            reads = [(reads[-1][0], b"".join(piece for _, piece in reads))]
+        reply.reads[:] = [(at_ns, mask(piece)) for at_ns, piece in reads]
+        if reply.error_detail is not None:
+            reply.error_detail = mask(reply.error_detail.encode()).decode()
 
 
 class _StampedBody(aiohttp.BytesPayload):

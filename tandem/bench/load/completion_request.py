@@ -1,7 +1,8 @@
 """One request to a server, as sent over the wire.
 
 Invariant: a request uses only extras that the server accepted in the probe; the same request makes
-the same bytes, so the bodies for two arms differ only in the model's name.
+the same bytes, so the bodies for two arms differ only in the model's name, and in the fields that
+the user adds for one of them or leaves out.
 
 Fields of the body are OpenAI's, and three of vLLM: `stream_options.continuous_usage_stats`,
 `return_token_ids`, `chat_template_kwargs`
@@ -11,7 +12,7 @@ Fields of the body are OpenAI's, and three of vLLM: `stream_options.continuous_u
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from tandem.bench.records.manifest import ServerOffers
 
 NO_OFFERS = ServerOffers()
 TOP_LOGPROBS = 2  # alternatives per token
+TEMPLATE_FIELD = "chat_template_kwargs"
 API_PATHS: dict[ApiName, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
 
@@ -37,6 +39,8 @@ class CompletionRequest:
         seed: the sampler's; None leaves it out.
         thinking: chat_template_kwargs.enable_thinking; None leaves it out.
         offers: extras to request: those the server accepted and the user wants.
+        extra_body: further fields of the body, of this server alone.
+        left_out: names of fields that this server is not sent.
     """
 
     request_id: str
@@ -47,13 +51,15 @@ class CompletionRequest:
     seed: int | None = None
     thinking: bool | None = None
     offers: ServerOffers = NO_OFFERS
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
 
 def encode_body(request: CompletionRequest, model: str, api: ApiName) -> bytes:
     """Return the JSON of the request."""
     is_chat = api == "chat"
     offers = request.offers
-    thinking = request.thinking
+    template = _build_template(request) if is_chat else {}
     fields: dict[str, Any] = {"model": model}
     if is_chat:
         fields["messages"] = request.messages or [{"role": "user", "content": request.prompt}]
@@ -65,12 +71,23 @@ def encode_body(request: CompletionRequest, model: str, api: ApiName) -> bytes:
         "temperature": request.temperature,
         "stream": True,
         "seed": request.seed,
-        "chat_template_kwargs": (
-            {"enable_thinking": thinking} if is_chat and thinking is not None else None
-        ),
+        TEMPLATE_FIELD: template or None,
         "stream_options": {"include_usage": True} | running if offers.include_usage else None,
         "return_token_ids": offers.token_ids or None,
         "logprobs": (is_chat or TOP_LOGPROBS) if offers.logprobs else None,
         "top_logprobs": TOP_LOGPROBS if offers.logprobs and is_chat else None,
     }
-    return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
+    known_fields = {name: value for name, value in fields.items() if value is not None}
+    extra_fields = {
+        name: value for name, value in request.extra_body.items() if name != TEMPLATE_FIELD
+    }
+    body = known_fields | extra_fields
+    return msgspec.json.encode(
+        {name: value for name, value in body.items() if name not in request.left_out}
+    )
+
+
+def _build_template(request: CompletionRequest) -> dict[str, Any]:
+    """Return the arguments of the chat template: the run's, and the server's own."""
+    thinking = {} if request.thinking is None else {"enable_thinking": request.thinking}
+    return thinking | dict(request.extra_body.get(TEMPLATE_FIELD, {}))

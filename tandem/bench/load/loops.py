@@ -181,6 +181,8 @@ class RequestLoops:
             seed=item.seed,
             thinking=self.settings.manifest.thinking,
             offers=arm.offers,
+            extra_body=arm.client.arm.extra_body,
+            left_out=arm.client.arm.left_out,
         )
 
 

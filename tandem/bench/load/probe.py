@@ -68,7 +68,7 @@ _FAULTS: tuple[tuple[str, type[TandemError], str, str], ...] = (
         "status_40[13]",
         InputError,
         "the server requires an API key",
-        "export its key and name the variable with --api-key-env",
+        "export its key, and give --api-key-env VAR (sent as a bearer token) or --header K:env:VAR",
     ),
     (
         "status_40[45]|status_501",
@@ -133,8 +133,8 @@ async def probe_server(
         InputError: the server has no such model, or refuses a setting of the run.
         ExternalError: nothing answers, or the answer is not from such a server.
     """
-    arm = client.arm
     cards, page = await _read_model_cards(client)
+    client.arm = arm = _choose_model(client.arm, cards)
     if cards and arm.model not in cards:
         problem = f"the server has no model {arm.model}"
         change = f"name its model: {', '.join(cards)}"
@@ -147,6 +147,8 @@ async def probe_server(
         max_tokens=PROBE_TOKENS,
         thinking=thinking,
         seed=seed,
+        extra_body=arm.extra_body,
+        left_out=arm.left_out,
     )
     trial = await _try_extras(client, plain, names, tuple(cards))
     owner = cards.get(arm.model, {}).get("owned_by")
@@ -163,6 +165,21 @@ async def probe_server(
     models = names or frozenset({arm.model, trial.answer.model or arm.model})
     notes = () if trial.has_true_count else (_describe_count(arm.name, trial.answer),)
     return ProbeResult(arm=probed_arm, models=models, notes=notes)
+
+
+def _choose_model(arm: ManifestArm, cards: Mapping[str, Any]) -> ManifestArm:
+    """Return an arm with its model: the named one, else the only one that the server lists.
+
+    Raises:
+        InputError: none is named, and the server does not list exactly one.
+    """
+    if arm.model:
+        return arm
+    if len(cards) == 1:
+        return msgspec.structs.replace(arm, model=next(iter(cards)))
+    problem = f"the server lists {len(cards)} models" if cards else "the server lists no model"
+    change = f"name its model with --model{': ' * bool(cards)}{', '.join(cards)}"
+    raise InputError(problem, where=f"{arm.name}={arm.root}", change=change)
 
 
 def _list_names(cards: Mapping[str, dict[str, Any]], model: str) -> frozenset[str]:

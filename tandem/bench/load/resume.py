@@ -51,6 +51,9 @@ ARM_FIELDS = (
     "server_version",
     "runtime",
     "speculation",
+    "headers",
+    "extra_body",
+    "left_out",
 )
 
 

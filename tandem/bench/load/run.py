@@ -37,7 +37,8 @@ from tandem.bench.load.round_callback import RoundCallback, RoundHook
 from tandem.bench.load.warm_up import warm_up_arm
 from tandem.bench.plan.estimate import estimate_request_s, estimate_run_s, estimate_turn_s
 from tandem.bench.plan.request_plan import PlanItem, PlanTurn, RunPlan
-from tandem.bench.plan.run_description import describe_plan
+from tandem.bench.plan.run_description import describe_plan, note_own_fields
+from tandem.bench.plan.server_access import NO_ACCESS
 from tandem.bench.plan.settings import RunSettings
 from tandem.bench.records import json_file, manifest
 from tandem.bench.records.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
@@ -148,7 +149,8 @@ class MeasurementRun:
     def _create_client(self, arm: ManifestArm) -> CompletionClient:
         limit = max(block.load.concurrency or 0 for block in self.plan.blocks)
         api = self.settings.manifest.api
-        return CompletionClient(arm, limit=limit, api=api, api_key=self.settings.api_key)
+        access = self.settings.access.get(arm.name, NO_ACCESS)
+        return CompletionClient(arm, limit=limit, api=api, access=access)
 
     async def _probe_servers(self, clients: Sequence[CompletionClient]) -> list[ProbeResult]:
         """Return the probe result of each arm; an interrupted run ignores the results.
@@ -190,6 +192,8 @@ class MeasurementRun:
     def _complete_manifest(self, probe_results: Sequence[ProbeResult]) -> RunManifest:
         """Return the manifest of a run before its start, with the facts of plan and servers."""
         plan = self.plan
+        for note in note_own_fields([result.arm for result in probe_results]):
+            self._note(note)
         suites = [
             manifest.SuiteEntry(
                 name=suite.name,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tandem.bench.plan.estimate import FIRST_TOKEN_S, TOKEN_S, format_duration
 from tandem.bench.plan.request_plan import RunPlan
 from tandem.bench.plan.schedule import FEWEST_ROUNDS
+from tandem.bench.plan.server_access import list_unlike_fields
 from tandem.bench.plan.settings import RunSettings
+from tandem.bench.records.manifest import ManifestArm
 
 HOUR_S = 3600
 
@@ -59,6 +61,15 @@ def list_notes(settings: RunSettings, plan: RunPlan) -> Iterator[str]:
         yield f"fewer than {FEWEST_ROUNDS} rounds give figures and no verdict"
     yield from note_thin_loads(plan)
     yield from note_shared_classes(plan)
+
+
+def note_own_fields(arms: Sequence[ManifestArm]) -> Iterator[str]:
+    """Yield a sentence for every field of a request that arms are not sent alike."""
+    for name in list_unlike_fields({arm.name: arm.extra_body for arm in arms}):
+        yield f"the arms are not sent the same {name} (--extra-body): their requests differ"
+    for arm in arms:
+        if arm.left_out:
+            yield f"{arm.name} is not sent {', '.join(arm.left_out)}: its server's defaults count"
 
 
 def note_thin_loads(plan: RunPlan) -> Iterator[str]:

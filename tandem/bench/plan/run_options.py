@@ -12,9 +12,20 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from tandem.bench.plan.server_access import (
+    IGNORE_EOS,
+    ServerAccess,
+    check_api_key,
+    check_extra_body,
+    check_headers,
+    check_left_out,
+    freeze_value,
+    is_secret_header,
+    share_origin,
+    thaw_value,
+)
 from tandem.errors import InputError
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -33,6 +44,7 @@ RECORDED_FIELDS = {"token-ids": "token_ids", "logprobs": "logprobs"}
 MAX_CONTROL_ROUNDS = 1000
 MAX_CONCURRENCY = 4096
 MAX_COUNT = 1_000_000
+MAX_DRAFTED_TOKENS = 1000
 MAX_SEED = 2**63 - 1
 RATE_LIMITS = (1e-6, 1e6)
 PRICE_LIMITS = (1e-6, 1e6)
@@ -63,6 +75,7 @@ _CHOICES = {
     "thinking": (None, True, False),
     "schedule": get_args(ScheduleName),
     "mixed": (True, False),
+    "ignore_eos": (True, False),
 }
 _EXCLUSIVE_FIELDS = (("rounds", "duration_s"), ("concurrency", "rate_per_s"))
 
@@ -86,7 +99,8 @@ class RunOptions:
 
     Args:
         servers: name of each server to its URL, with or without /v1; the first is the baseline.
-        model: the model's served name, or the name of each server to its model.
+        model: the model's served name, or the name of each server to its model; a server without
+            one is sent the only model that it lists.
         size: `quick` is minutes, `full` every prompt; an option below that is given wins over it.
         suites: `real`, `post` or files of prompts; `real` if empty.
         classes: the only classes of the suites; all if empty.
@@ -112,7 +126,15 @@ class RunOptions:
             500}`.
         placement: name of a server to a word for where it runs; kept in every record.
         price_usd_per_hour: of what the run occupies.
-        api_key: sent to every server, never recorded.
+        api_key: sent as a bearer token, never recorded: one for servers at the same scheme, host
+            and port, or the name of each server to its key.
+        headers: of every request, name to value: for all servers, or the name of each server to
+            its headers. Only the names are recorded.
+        extra_body: further fields of each request: for all servers, or by server.
+        leave_out: fields of the request not to send: to all servers, or by server.
+        ignore_eos: whether the servers go on to the most tokens, so that answers are equally long.
+        speculates: name of a server that speculates to its number of drafted tokens; None if that
+            is not known.
 
     Raises:
         InputError: a value is not allowed; the error names the option, the value and what is
@@ -120,7 +142,7 @@ class RunOptions:
     """
 
     servers: Mapping[str, str]
-    model: str | Mapping[str, str]
+    model: str | Mapping[str, str] | None = None
     size: SizeName = "default"
     suites: Sequence[str | Path] = ()
     classes: Sequence[str] = ()
@@ -145,13 +167,20 @@ class RunOptions:
     goodput: Mapping[str, float] = field(default_factory=dict)
     placement: Mapping[str, str] = field(default_factory=dict)
     price_usd_per_hour: float | None = None
-    api_key: str | None = field(default=None, repr=False)
+    api_key: str | Mapping[str, str] | None = field(default=None, repr=False)
+    headers: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict, repr=False)
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    leave_out: Sequence[str] | Mapping[str, Sequence[str]] = ()
+    ignore_eos: bool = False
+    speculates: Mapping[str, int | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check every value, and replace each collection by one that nobody can change."""
         self._check_values()
         self._check_collections()
         self._check_servers()
+        self._check_access()
+        self._check_bodies()
         self._check_loads()
         self._check_limits("timeouts", tuple(TIMEOUT_FIELDS.values()))
         self._check_limits("goodput", GOODPUT_METRICS)
@@ -164,18 +193,52 @@ class RunOptions:
         """Write read-only mappings as plain ones, since they cannot be pickled."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         plain = {
-            name: dict(value) if isinstance(value, Mapping) else value
+            name: thaw_value(value) if isinstance(value, Mapping) else value
             for name, value in values.items()
         }
         return _restore_options, (plain,)
 
     def models(self) -> dict[str, str]:
-        """Return the model of each server."""
-        return (
-            dict.fromkeys(self.servers, self.model)
-            if isinstance(self.model, str)
-            else dict(self.model)
-        )
+        """Return the model of each server; empty for the only one that it lists."""
+        named = self.model if isinstance(self.model, Mapping) else {}
+        common = self.model if isinstance(self.model, str) else ""
+        return {name: named.get(name) or common for name in self.servers}
+
+    def list_access(self) -> dict[str, ServerAccess]:
+        """Return what each server is sent in secret."""
+        keys = self._list_api_keys()
+        headers = self._split_by_server(self.headers, {})
+        return {
+            name: ServerAccess(api_key=keys.get(name), headers=dict(headers[name]))
+            for name in self.servers
+        }
+
+    def list_bodies(self) -> dict[str, dict[str, Any]]:
+        """Return the further fields of each server's requests."""
+        forced = {IGNORE_EOS: True} if self.ignore_eos else {}
+        bodies = self._split_by_server(self.extra_body, {})
+        return {name: thaw_value(bodies[name]) | forced for name in self.servers}
+
+    def list_left_out(self) -> dict[str, tuple[str, ...]]:
+        """Return the names of the fields that each server is not sent."""
+        names = self._split_by_server(self.leave_out, ())
+        return {server: tuple(names[server]) for server in self.servers}
+
+    def _list_api_keys(self) -> dict[str, str]:
+        if isinstance(self.api_key, Mapping):
+            return dict(self.api_key)
+        return {} if self.api_key is None else dict.fromkeys(self.servers, self.api_key)
+
+    def _split_by_server(self, value: Any, default: Any) -> dict[str, Any]:
+        """Return each server's value of an option: the same for all unless its keys are servers."""
+        if not self._is_by_server(value):
+            return dict.fromkeys(self.servers, value)
+        return {name: value.get(name, default) for name in self.servers}
+
+    def _is_by_server(self, value: Any) -> bool:
+        if not isinstance(value, Mapping) or not value or not value.keys() <= self.servers.keys():
+            return False
+        return not any(isinstance(entry, str) for entry in value.values())
 
     def _check_values(self) -> None:
         for name, choices in _CHOICES.items():
@@ -190,7 +253,7 @@ class RunOptions:
     def _check_collections(self) -> None:
         for name in ("suites", "classes", "record"):
             _check_words(name, getattr(self, name))
-        for name in ("timeouts", "goodput", "placement"):
+        for name in ("timeouts", "goodput", "placement", "speculates"):
             if not isinstance(getattr(self, name), Mapping):
                 raise _refuse(name, getattr(self, name), "a mapping")
         for word in self.record:
@@ -207,15 +270,7 @@ class RunOptions:
                 raise _refuse("servers", name, NAME_RULE)
             if not isinstance(url, str) or not URL_PATTERN.fullmatch(url):
                 raise _refuse(f"servers[{name!r}]", url, "http(s)://HOST:PORT, with or without /v1")
-        if not isinstance(self.model, str) and not isinstance(self.model, Mapping):
-            raise _refuse("model", self.model, "a name, or the name of each server to its model")
-        models = self.models()
-        if models.keys() != self.servers.keys() or not all(models.values()):
-            raise _refuse(
-                "model",
-                self.model,
-                f"one for all servers, or one for each of {', '.join(self.servers)}",
-            )
+        self._check_models()
         for name, word in self.placement.items():
             if (
                 name not in self.servers
@@ -227,6 +282,72 @@ class RunOptions:
                     word,
                     f"a server of {', '.join(self.servers)}, to {NAME_RULE}",
                 )
+
+    def _check_models(self) -> None:
+        names = (
+            f"one for all servers, or one for each of {', '.join(self.servers)} that has several"
+        )
+        models = self.model.values() if isinstance(self.model, Mapping) else [self.model]
+        is_named = all(model is None or (isinstance(model, str) and model) for model in models)
+        is_known = not isinstance(self.model, Mapping) or self.model.keys() <= self.servers.keys()
+        if not is_named or not is_known:
+            raise _refuse("model", self.model, names)
+
+    def _check_access(self) -> None:
+        """Check keys and headers; no refusal has a value of theirs."""
+        try:
+            for key in self._list_api_keys().values():
+                check_api_key(key)
+        except (ValueError, TypeError) as error:
+            raise _refuse_hidden("api_key", str(error)) from error
+        if not self._list_api_keys().keys() <= self.servers.keys():
+            raise _refuse_hidden("api_key", f"a server of {', '.join(self.servers)} to its key")
+        if not isinstance(self.headers, Mapping):
+            raise _refuse_hidden("headers", "a mapping")
+        by_server = self._split_by_server(self.headers, {})
+        try:
+            for headers in by_server.values():
+                check_headers(headers)
+        except ValueError as error:
+            raise _refuse_hidden("headers", str(error)) from error
+        is_common = not self._is_by_server(self.headers)
+        if isinstance(self.api_key, str):
+            self._require_one_origin("api_key")
+        if is_common and any(map(is_secret_header, self.headers)):
+            self._require_one_origin("headers")
+        if self._list_api_keys() and any(
+            name.casefold() == "authorization" for headers in by_server.values() for name in headers
+        ):
+            raise _refuse_hidden("headers", "no Authorization beside api_key, which is sent as one")
+
+    def _require_one_origin(self, name: str) -> None:
+        """Refuse a secret for all servers where they are not at one address."""
+        if not share_origin(self.servers.values()):
+            allowed = (
+                f"one of each server that is to get it, as {{{next(iter(self.servers))!r}: ...}}"
+            )
+            raise _refuse_hidden(name, f"{allowed}: the servers are at several addresses")
+
+    def _check_bodies(self) -> None:
+        if not isinstance(self.extra_body, Mapping):
+            raise _refuse("extra_body", self.extra_body, "a mapping")
+        try:
+            for body in self._split_by_server(self.extra_body, {}).values():
+                check_extra_body(thaw_value(body))
+        except ValueError as error:
+            raise _refuse("extra_body", dict(self.extra_body), str(error)) from error
+        try:
+            for names in self._split_by_server(self.leave_out, ()).values():
+                check_left_out(names)
+        except (ValueError, TypeError) as error:
+            raise _refuse("leave_out", self.leave_out, str(error)) from error
+        for name, count in dict(self.speculates).items():
+            is_count = count is None or (type(count) is int and 1 <= count <= MAX_DRAFTED_TOKENS)
+            if name not in self.servers or not is_count:
+                allowed = (
+                    f"a server of {', '.join(self.servers)} to 1 to {MAX_DRAFTED_TOKENS}, or None"
+                )
+                raise _refuse(f"speculates[{name!r}]", count, allowed)
 
     def _check_loads(self) -> None:
         if self.concurrency is None:
@@ -257,7 +378,7 @@ class RunOptions:
             elif entry.name == "record":
                 value = frozenset(value)
             elif isinstance(value, Mapping):
-                value = MappingProxyType(dict(value))
+                value = freeze_value(value)
             elif isinstance(value, Sequence) and not isinstance(value, str):
                 value = tuple(dict.fromkeys(value))
             object.__setattr__(self, entry.name, value)
@@ -297,6 +418,12 @@ def _check_words(name: str, value: Any) -> None:
     is_list = isinstance(value, Collection) and not isinstance(value, str | Mapping)
     if not is_list or not all(isinstance(word, str | Path) for word in value):
         raise _refuse(name, value, "a tuple of texts")
+
+
+def _refuse_hidden(name: str, allowed: str) -> InputError:
+    """Return a refusal of a secret, which is not shown."""
+    problem = f"its value is not shown; allowed: {allowed}"
+    return InputError(problem, where=f"RunOptions.{name}", change="change it")
 
 
 def _refuse(name: str, value: object, allowed: str) -> InputError:

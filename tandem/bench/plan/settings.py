@@ -11,16 +11,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tandem.bench.load.host import read_host
 from tandem.bench.plan.request_plan import RunPlan, plan_blocks
 from tandem.bench.plan.run_options import RunOptions
 from tandem.bench.plan.run_size import SIZES, RunSize
 from tandem.bench.plan.schedule import FEWEST_ROUNDS
+from tandem.bench.plan.server_access import ServerAccess
 from tandem.bench.records.manifest import (
     SCHEMA,
+    UNNAMED_METHOD,
     ManifestArm,
     PlanTotals,
     RunManifest,
+    Speculation,
     Timeouts,
     read_clock,
     utc_now,
@@ -38,7 +43,7 @@ class RunSettings:
         concurrency: of the closed loops; None for each suite's own.
         warm_up: warm-up requests for each arm; None until stable.
         extras: to request from servers that offer them.
-        api_key: sent to every arm, never recorded.
+        access: key and headers of the arms that have some, by name; never recorded.
     """
 
     manifest: RunManifest
@@ -46,7 +51,7 @@ class RunSettings:
     concurrency: tuple[int, ...] | None = None
     warm_up: int | None = None
     extras: frozenset[str] = frozenset()
-    api_key: str | None = field(default=None, repr=False)
+    access: Mapping[str, ServerAccess] = field(default_factory=dict)
 
     def plan(self) -> RunPlan:
         """Return the plan of the run."""
@@ -80,7 +85,9 @@ def complete_options(
     )
     fields = {
         **(facts or {}),
-        "arms": tuple(arms) or list_arms(options.servers, options.models(), options.placement),
+        "arms": complete_arms(
+            tuple(arms) or list_arms(options.servers, options.models(), options.placement), options
+        ),
         "schedule": options.schedule,
         "seed": options.seed,
         "api": options.api,
@@ -103,7 +110,37 @@ def complete_options(
         size, suites, fields, most_tokens=most_tokens, concurrency=concurrency
     )
     return replace(
-        settings, warm_up=options.warm_up, extras=frozenset(options.record), api_key=options.api_key
+        settings,
+        warm_up=options.warm_up,
+        extras=frozenset(options.record),
+        access=options.list_access(),
+    )
+
+
+def complete_arms(arms: Sequence[ManifestArm], options: RunOptions) -> tuple[ManifestArm, ...]:
+    """Return the arms with what the options say of each: requests, and speculation."""
+    access = options.list_access()
+    bodies = options.list_bodies()
+    left_out = options.list_left_out()
+    arms_with_requests = (
+        msgspec.structs.replace(
+            arm,
+            headers=tuple(access[arm.name].headers),
+            extra_body=bodies[arm.name],
+            left_out=left_out[arm.name],
+        )
+        for arm in arms
+    )
+    return tuple(
+        msgspec.structs.replace(
+            arm,
+            speculation=Speculation(
+                method=UNNAMED_METHOD, num_speculative_tokens=options.speculates[arm.name]
+            ),
+        )
+        if arm.name in options.speculates
+        else arm
+        for arm in arms_with_requests
     )
 
 

@@ -10,7 +10,7 @@ import datetime as dt
 import hashlib
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -22,6 +22,7 @@ from tandem.errors import InputError, convert_os_errors
 
 SCHEMA = 2
 FILE = "manifest.json"
+UNNAMED_METHOD = "not named"
 
 RoundCount = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
 ControlRoundCount = Annotated[int, msgspec.Meta(ge=0, le=1000)]  # as --control-rounds takes
@@ -40,7 +41,10 @@ class ServerOffers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
-    """Known settings of an arm's speculation; `method` None is plain decoding."""
+    """Known settings of an arm's speculation; `method` None is plain decoding.
+
+    `method` is UNNAMED_METHOD where the user says only that the server speculates.
+    """
 
     method: str | None
     num_speculative_tokens: int | None = None
@@ -53,7 +57,7 @@ class ManifestArm(msgspec.Struct, frozen=True, kw_only=True):
         name: the NAME given on the command line.
         role: baseline, or a variant of it.
         url: root of the server; "/v1" and "/" at its end are accepted.
-        model: the requested model.
+        model: the requested model; before the probe, empty for the only one that it lists.
         artifact_key: key of the compiled artifact that the server runs.
         image: container image, by digest.
         server_version, owned_by, server_header: from /version, /v1/models and the Server header.
@@ -65,6 +69,9 @@ class ManifestArm(msgspec.Struct, frozen=True, kw_only=True):
         offers: result of the probe.
         placement: the server's part of a host, from --placement at the last start of the run; each
             record has its own.
+        headers: names of the HTTP headers that it alone is sent, never their values.
+        extra_body: fields that its requests have besides those of every server.
+        left_out: names of fields that its requests do not have.
     """
 
     name: str
@@ -81,6 +88,9 @@ class ManifestArm(msgspec.Struct, frozen=True, kw_only=True):
     speculation: Speculation | None = None
     offers: ServerOffers = ServerOffers()
     placement: str | None = None
+    headers: tuple[str, ...] = ()
+    extra_body: dict[str, Any] = {}
+    left_out: tuple[str, ...] = ()
 
     @property
     def root(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import chain
@@ -21,6 +21,7 @@ from tandem.bench.load.answer import parse_answer
 from tandem.bench.load.client import CompletionClient
 from tandem.bench.load.completion_request import CompletionRequest
 from tandem.bench.plan.run_options import ApiName
+from tandem.bench.plan.server_access import IGNORE_EOS, NO_ACCESS, ServerAccess
 from tandem.bench.records.json_file import DECODE_ERRORS
 from tandem.bench.records.manifest import ManifestArm, ServerOffers, Timeouts
 from tandem.bench.records.quality_rows import QualityRow
@@ -97,7 +98,11 @@ def is_right(item: TaskItem, text: str) -> bool:
 
 
 async def ask_items(
-    arms: Sequence[ManifestArm], task: ItemTask, *, api: ApiName, api_key: str | None = None
+    arms: Sequence[ManifestArm],
+    task: ItemTask,
+    *,
+    api: ApiName,
+    access: Mapping[str, ServerAccess] | None = None,
 ) -> list[QualityRow]:
     """Ask every arm every item, at most `CONCURRENCY` at once of each arm.
 
@@ -105,7 +110,7 @@ async def ask_items(
         arms: with their addresses.
         task: its items.
         api: of the servers.
-        api_key: sent to each.
+        access: key and headers of the arms that have some, by name.
 
     Raises:
         InputError: a prompt is too long, or a server refuses one.
@@ -114,7 +119,9 @@ async def ask_items(
     async with AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(
-                CompletionClient(arm, limit=CONCURRENCY, api=api, api_key=api_key)
+                CompletionClient(
+                    arm, limit=CONCURRENCY, api=api, access=(access or {}).get(arm.name, NO_ACCESS)
+                )
             )
             for arm in arms
         ]
@@ -156,12 +163,15 @@ async def _ask_item(client: CompletionClient, task: ItemTask, item: TaskItem) ->
     Raises:
         InputError: the prompt is too long, or the server refuses it.
     """
+    own_fields = client.arm.extra_body.items()
     request = CompletionRequest(
         request_id=f"{task.name}-{item.item}",
         prompt=item.prompt,
         max_tokens=task.max_answer_tokens,
         thinking=False,
         offers=ServerOffers(include_usage=client.arm.offers.include_usage),
+        extra_body={name: value for name, value in own_fields if name != IGNORE_EOS},
+        left_out=client.arm.left_out,
     )
     record = parse_answer(await client.send_request(request, Timeouts()), request)
     if record.error == REFUSED or (record.prompt_tokens or 0) > task.max_prompt_tokens:

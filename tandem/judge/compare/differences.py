@@ -43,6 +43,8 @@ _ARM_FIELDS = (
     "speculation",
     "role",
     "url",
+    "extra_body",
+    "left_out",
 )
 
 

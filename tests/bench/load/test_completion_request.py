@@ -51,10 +51,19 @@ def test_messages_go_as_they_are():
         ({"offers": ServerOffers(token_ids=True)}, {"return_token_ids": True}),
         ({"offers": ServerOffers(logprobs=True)}, {"logprobs": True, "top_logprobs": 2}),
         ({"offers": ServerOffers(continuous_usage=True)}, {}),
+        ({"extra_body": {"top_p": 0.9, "stop": None}}, {"top_p": 0.9, "stop": None}),
+        (
+            {"thinking": False, "extra_body": {"chat_template_kwargs": {"tone": "dry"}}},
+            {"chat_template_kwargs": {"enable_thinking": False, "tone": "dry"}},
+        ),
     ],
 )
 def test_an_option_is_said_where_it_was_asked_for(fields, names):
     assert sent(**fields) == sent() | names
+
+
+def test_a_field_left_out_is_in_no_request():
+    assert "temperature" not in sent(left_out=("temperature",))
 
 
 def test_completions_take_the_number_of_log_probabilities_and_no_template():

@@ -13,6 +13,7 @@ from running import QUICK, measure, until
 
 from tandem.bench.load import circuit_breaker, loops, warm_up
 from tandem.bench.plan.schedule import first_order
+from tandem.bench.plan.server_access import ServerAccess
 from tandem.errors import ExternalError, InputError
 
 pytestmark = pytest.mark.xdist_group("bench-run")  # its servers and runs are made once
@@ -174,7 +175,8 @@ def test_cut_streams_and_missing_counters_end_no_run(tmp_path, monkeypatch):
 
 
 def test_options_reach_every_arm_and_the_key_no_file(tmp_path):
-    ran = measure(tmp_path, api_key="s3cret-of-mine", thinking=False, temperature=0.7)
+    access = dict.fromkeys("ab", ServerAccess(api_key="s3cret-of-mine"))
+    ran = measure(tmp_path, access=access, thinking=False, temperature=0.7)
 
     requests = [
         truth for server in ran.servers for truth in server.posted if truth["request_id"][0] in "ab"

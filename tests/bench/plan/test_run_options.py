@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,18 @@ def make_options(**options: Any) -> RunOptions:
         ({"servers": ["http://h:1"]}, "servers: ['http://h:1']; allowed: name of each server to"),
         ({"servers": {"a#2": "http://h:1"}}, "servers: 'a#2'; allowed: up to 63 letters"),
         ({"servers": {"a": "http://user:word@h:1"}}, "servers['a']: 'http://user:word@h:1'"),
-        ({"model": {"plain": "m"}}, "model: {'plain': 'm'}; allowed: one for all servers"),
-        ({"model": None}, "model: None; allowed: a name, or the name of each server"),
+        ({"model": {"other": "m"}}, "model: {'other': 'm'}; allowed: one for all servers"),
+        ({"model": ""}, "model: ''; allowed: one for all servers"),
+        ({"api_key": "secret"}, "api_key: its value is not shown; allowed: one of each server"),
+        ({"api_key": {"draft": "se cret"}}, "api_key: its value is not shown; allowed: a key of"),
+        ({"headers": {"x-api-key": "secret"}}, "headers: its value is not shown; allowed: one of"),
+        ({"headers": {"draft": {"a b": "secret"}}}, "headers: its value is not shown; allowed: a"),
+        (
+            {"extra_body": {"seed": 1}},
+            "extra_body: {'seed': 1}; allowed: 'seed' is set by Tandem: set it with --seed",
+        ),
+        ({"leave_out": ("model",)}, "leave_out: ('model',); allowed: 'model'; allowed: max_tokens"),
+        ({"speculates": {"draft": 0}}, "speculates['draft']: 0; allowed: a server of plain, draft"),
         ({"size": "small"}, "size: 'small'; allowed: 'quick', 'default', 'full'"),
         ({"suites": "real"}, "suites: 'real'; allowed: a tuple of texts"),
         ({"classes": (1,)}, "classes: (1,); allowed: a tuple of texts"),
@@ -80,6 +91,15 @@ def list_settings(settings: RunSettings) -> dict[str, Any]:
     ("options", "flags"),
     [
         ({"model": {"plain": "m", "draft": "n"}}, ("--model", "draft=n")),
+        ({"headers": {"version": "2"}}, ("--header", "version:2")),
+        ({"headers": {"draft": {"version": "2=:3"}}}, ("--header", "draft=version:2=:3")),
+        ({"extra_body": {"top_p": 0.9}}, ("--extra-body", '{"top_p": 0.9}')),
+        ({"extra_body": {"draft": {"stop": ["="]}}}, ("--extra-body", 'draft={"stop": ["="]}')),
+        ({"leave_out": ("seed",)}, ("--leave-out", "seed")),
+        ({"leave_out": {"draft": ("seed",)}}, ("--leave-out", "draft=seed")),
+        ({"ignore_eos": True}, ("--ignore-eos",)),
+        ({"speculates": {"draft": 3}}, ("--speculates", "draft=3")),
+        ({"speculates": {"draft": None}}, ("--speculates", "draft")),
         ({"size": "quick"}, ("--quick",)),
         ({"size": "full"}, ("--full",)),
         ({"suites": ("post", "real")}, ("--suite", "post", "real")),
@@ -123,9 +143,11 @@ def test_options_that_say_nothing_give_the_settings_of_no_flag(root, monkeypatch
 
 
 def test_the_api_key_is_in_no_text_of_settings():
-    options = make_options(api_key="secret")
-    assert complete_options(options).api_key == "secret"
-    assert "secret" not in repr(options)
+    options = make_options(api_key={"draft": "secret"}, headers={"plain": {"x-key": "hidden"}})
+    settings = complete_options(options)
+    assert settings.access["draft"].api_key == "secret"
+    assert settings.access["plain"].headers == {"x-key": "hidden"}
+    assert not {"secret", "hidden"} & set(re.findall(r"\w+", f"{options} {settings}"))
 
 
 def test_a_suite_may_be_a_path(tmp_path):
@@ -148,7 +170,7 @@ def test_a_mapping_of_the_options_is_frozen(name):
 
 
 def test_options_can_be_sent_to_another_process():
-    options = make_options(goodput={"ttft_ms": 500}, api_key="secret")
+    options = make_options(goodput={"ttft_ms": 500}, extra_body={"stop": ["a", {"b": "c"}]})
     assert copy.deepcopy(options) == options  # by what pickle writes
 
 

@@ -1,0 +1,281 @@
+"""Flags that say what each server of a run is sent of its own: keys, headers, fields.
+
+Invariant: no refusal and no manifest has a key or a header's value. What stands in place of a
+variable's name may be a key, so it is shown only if it looks like the name of a variable.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tandem.bench.plan.run_options import MAX_DRAFTED_TOKENS, NAME_PATTERN, NAME_RULE
+from tandem.bench.plan.server_access import (
+    ServerAccess,
+    check_api_key,
+    check_extra_body,
+    check_headers,
+    check_left_out,
+    is_secret_header,
+    share_origin,
+)
+from tandem.errors import InputError
+from tandem.shell_command import quote_command
+
+if TYPE_CHECKING:
+    from tandem.bench.records.manifest import ManifestArm
+
+VARIABLE_PREFIX = "env:"
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# longer words, and words of mixed letters and digits, are more likely to be a key
+USUAL_WORD = re.compile(r"([A-Z]{0,15}|[a-z]{0,15})[0-9]{0,3}")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerWord:
+    """A flag's value for one server, or for all.
+
+    Args:
+        arm: the server's NAME; None for all.
+        value: as the flag reads it.
+    """
+
+    arm: str | None
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderWord:
+    """A header; its value is here, or in a variable of the environment.
+
+    Args:
+        name: of the header.
+        text: the value, or the name of its variable.
+        is_variable: which of them.
+    """
+
+    name: str
+    text: str
+    is_variable: bool
+
+
+def parse_key_variable(text: str) -> ServerWord:
+    """Read `[NAME=]VAR`; the refusal does not show the text, which may be a key."""
+    arm, _, variable = text.rpartition("=")
+    if not VARIABLE.fullmatch(variable) or (arm and not NAME_PATTERN.fullmatch(arm)):
+        raise ValueError(
+            "not the name of a variable, and not shown because it may be a key;"
+            " allowed: [NAME=]VARIABLE, of an environment variable that holds the key"
+        )
+    return ServerWord(arm or None, variable)
+
+
+def parse_header(text: str) -> ServerWord:
+    """Read `[NAME=]K:V`; NAME counts before the first colon. No refusal shows V."""
+    head, colon, value = text.partition(":")
+    arm, _, name = head.rpartition("=")
+    if not colon:
+        raise ValueError("no colon; allowed: [NAME=]HEADER:VALUE or [NAME=]HEADER:env:VARIABLE")
+    if arm and not NAME_PATTERN.fullmatch(arm):
+        raise ValueError(f"the NAME before '='; allowed: {NAME_RULE}")
+    value = value.strip()
+    is_variable = value.startswith(VARIABLE_PREFIX)
+    variable = value.removeprefix(VARIABLE_PREFIX)
+    if is_variable and not VARIABLE.fullmatch(variable):
+        raise ValueError("env: is followed by the name of a variable")
+    check_headers({name.strip(): value})
+    return ServerWord(arm or None, HeaderWord(name.strip(), variable, is_variable))
+
+
+def hide_header_value(text: str) -> str:
+    """Return a header as the manifest keeps it: its name, and its variable if it has one."""
+    head, _, value = text.partition(":")
+    return text if value.strip().startswith(VARIABLE_PREFIX) else head
+
+
+def parse_extra_body(text: str) -> ServerWord:
+    """Read `[NAME=]JSON`, an object of fields."""
+    has_arm = "=" in text.partition("{")[0]
+    arm, _, document = text.partition("=") if has_arm else ("", "", text)
+    if arm and not NAME_PATTERN.fullmatch(arm):
+        raise ValueError(f"name {arm!r}; allowed: {NAME_RULE}")
+    try:
+        body = json.loads(document)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{document!r} is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise ValueError(f"{document!r}; allowed: a JSON object")  # noqa: TRY004 - of a user's text
+    check_extra_body(body)
+    return ServerWord(arm or None, body)
+
+
+def parse_left_out(text: str) -> ServerWord:
+    """Read `[NAME=]FIELD`."""
+    arm, _, name = text.rpartition("=")
+    check_left_out([name])
+    return ServerWord(arm or None, name)
+
+
+def parse_speculation(text: str) -> ServerWord:
+    """Read `NAME[=K]`."""
+    arm, _, count = text.partition("=")
+    is_count = count.isascii() and count.isdecimal() and 1 <= int(count) <= MAX_DRAFTED_TOKENS
+    if not NAME_PATTERN.fullmatch(arm) or not (is_count or "=" not in text):
+        allowed = f"NAME, or NAME=K with K from 1 to {MAX_DRAFTED_TOKENS}"
+        raise ValueError(f"{text!r}; allowed: {allowed}")
+    return ServerWord(arm, int(count) if count else None)
+
+
+def assign_words(
+    flag: str, words: Iterable[ServerWord], names: Sequence[str]
+) -> dict[str, list[Any]]:
+    """Return each server's values: those for all, then its own.
+
+    Raises:
+        InputError: a NAME is none of the servers; it is not shown, as it may be a part of a key.
+    """
+    values: dict[str, list[Any]] = {name: [] for name in names}
+    for word in sorted(words, key=lambda word: word.arm is not None):
+        if word.arm is not None and word.arm not in values:
+            problem = f"{flag} names no arm of this run; allowed: {', '.join(names)}"
+            raise InputError(problem, change="name an arm before the '='")
+        for name in names if word.arm is None else (word.arm,):
+            values[name].append(word.value)
+    return values
+
+
+def merge_bodies(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the fields of all; of two of one name the last counts."""
+    merged: dict[str, Any] = {}
+    for body in bodies:
+        merged |= body
+    return merged
+
+
+def read_speculations(
+    words: Sequence[ServerWord], arms: Sequence[ManifestArm]
+) -> dict[str, int | None]:
+    """Return the drafted tokens of the servers that are said to speculate.
+
+    Raises:
+        InputError: a NAME is no arm's, or of an arm of which the experiment says it.
+    """
+    for arm in arms:
+        if arm.speculation is not None and any(word.arm == arm.name for word in words):
+            problem = f"--speculates {arm.name}: the experiment says how it speculates"
+            raise InputError(problem, change="drop --speculates")
+    values = assign_words("--speculates", words, [arm.name for arm in arms])
+    return {name: counts[-1] for name, counts in values.items() if counts}
+
+
+def read_access(
+    urls: Mapping[str, str], keys: Sequence[ServerWord], headers: Sequence[ServerWord]
+) -> dict[str, ServerAccess]:
+    """Return the key and the headers of each server, read from the environment.
+
+    Args:
+        urls: of the servers, by name.
+        keys: of --api-key-env.
+        headers: of --header.
+
+    Raises:
+        InputError: a variable is not set, or a secret that names no server would go to several
+            addresses.
+    """
+    names = list(urls)
+    variables = assign_words("--api-key-env", keys, names)
+    secret_headers = [word for word in headers if _is_secret(word.value)]
+    _require_one_address("--api-key-env", urls, keys)
+    _require_one_address("--header", urls, secret_headers)
+    header_words = assign_words("--header", headers, names)
+    return {
+        name: ServerAccess(
+            api_key=_read_api_key(variables[name]), headers=_read_headers(header_words[name])
+        )
+        for name in names
+    }
+
+
+def _is_secret(header: HeaderWord) -> bool:
+    return header.is_variable or is_secret_header(header.name)
+
+
+def _require_one_address(flag: str, urls: Mapping[str, str], words: Sequence[ServerWord]) -> None:
+    """Refuse a secret for all servers where they differ in scheme, host or port.
+
+    Raises:
+        InputError: names the servers.
+    """
+    if all(word.arm is not None for word in words) or share_origin(urls.values()):
+        return
+    problem = f"{flag} without NAME= would send one secret to several addresses"
+    example = next(iter(urls))
+    servers = ", ".join(f"{name}={url}" for name, url in urls.items())
+    change = f"name the arm that is to get it, such as {flag} {example}=..."
+    raise InputError(f"{problem}: {servers}", change=change)
+
+
+def _read_api_key(variables: Sequence[str]) -> str | None:
+    """Return a server's key; None without a variable; the server's own comes last.
+
+    Raises:
+        InputError: the variable is not set, or holds no key.
+    """
+    if not variables:
+        return None
+    key = _read_variable("--api-key-env", variables[-1])
+    try:
+        check_api_key(key)
+    except ValueError as error:
+        problem = f"{_name_variable(variables[-1])} holds no key; allowed: {error}"
+        raise InputError(problem, where="--api-key-env", change="export the key alone") from error
+    return key
+
+
+def _read_headers(words: Sequence[HeaderWord]) -> dict[str, str]:
+    """Return a server's headers by name; of two of one name the last counts.
+
+    Raises:
+        InputError: a variable is not set, or its value is no header's.
+    """
+    headers: dict[str, tuple[str, str]] = {}
+    for word in words:
+        value = _read_variable("--header", word.text) if word.is_variable else word.text
+        headers[word.name.casefold()] = (word.name, value)
+    named = dict(headers.values())
+    try:
+        check_headers(named)
+    except ValueError as error:
+        raise InputError(str(error), where="--header", change="export another value") from error
+    return named
+
+
+def _read_variable(flag: str, variable: str) -> str:
+    """Return what a variable holds, without the space around it.
+
+    Raises:
+        InputError: it is not set, or is empty.
+    """
+    value = os.environ.get(variable, "").strip()
+    if value:
+        return value
+    if not _is_usual(variable):
+        problem = "the variable is not set, and is not shown because it may be a key"
+        change = f"export the key, and give {flag} the name of its variable"
+        raise InputError(problem, where=flag, change=change)
+    change = quote_command("export", f"{variable}=KEY")
+    raise InputError(f"the variable {variable} is not set", where=flag, change=change)
+
+
+def _is_usual(variable: str) -> bool:
+    """Return whether a text is a variable's name, and no key that looks like one."""
+    has_one_case = variable in {variable.upper(), variable.lower()}
+    return has_one_case and all(map(USUAL_WORD.fullmatch, variable.split("_")))
+
+
+def _name_variable(variable: str) -> str:
+    return f"the variable {variable}" if _is_usual(variable) else "the variable"

@@ -1,0 +1,206 @@
+"""What each server of `tandem bench run` is sent of its own, over HTTP: keys, headers, fields."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from bench_cli import Pair, without_page
+from independent_server import MODEL, Schedule
+
+from tandem.cli.program import main
+
+KEY_A = "key-of-server-a-0001"
+KEY_B = "key-of-server-b-0002"
+LONG_KEY = "hf_QwErTyUiOpAsDfGhJkLzXcVbNm123456"
+
+
+@pytest.fixture(scope="module")
+def servers():
+    pair = Pair(Schedule(ttft_ms=1, step_ms=1, tokens=4))
+    yield pair
+    pair.end()
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch, servers):
+    """Two keys, a page that costs nothing, and servers that remember nothing."""
+    monkeypatch.setenv("KEY_A", KEY_A)
+    monkeypatch.setenv("KEY_B", f"{KEY_B}\n")
+    for server in servers.servers:
+        server.truths.clear()
+    with without_page():
+        yield
+
+
+def measure(servers, tmp_path, *flags: str, out: str = "out") -> int:
+    command = servers.flags(tmp_path, {"code": ["a", "b"]}, *flags)
+    return main([*command, "--out", str(tmp_path / out)])
+
+
+def list_values(server, header: str) -> set[str | None]:
+    """The values of a header in all requests of a server."""
+    return {truth["headers"].get(header) for truth in server.posted}
+
+
+def read_files(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def test_each_server_gets_its_own_key_and_no_other(servers, tmp_path, capsys):
+    code = measure(servers, tmp_path, "--api-key-env", "a=KEY_A", "b=KEY_B")
+    screen = "".join(capsys.readouterr())
+
+    first, second = servers.servers
+    assert code == 0
+    assert list_values(first, "authorization") == {f"Bearer {KEY_A}"}
+    assert list_values(second, "authorization") == {f"Bearer {KEY_B}"}
+    written = read_files(tmp_path / "out") + screen.encode()
+    assert not [key for key in (KEY_A, KEY_B) if key.encode() in written]
+
+
+@pytest.mark.parametrize(
+    "flags", [("--api-key-env", "KEY_A"), ("--header", "x:env:KEY_A"), ("--header", "x-api-key:v")]
+)
+def test_a_secret_for_all_is_refused_for_two_addresses(servers, tmp_path, capsys, flags):
+    code = measure(servers, tmp_path, *flags)
+    error = capsys.readouterr().err
+    assert (code, f"{flags[0]} without NAME= would send one secret" in error) == (2, True)
+    assert not servers.servers[0].posted
+
+
+def test_a_secret_for_all_goes_to_both_models_of_one_address(servers, tmp_path):
+    url = f"http://127.0.0.1:{servers.servers[0].port}"
+    suite = servers.flags(tmp_path, {"code": ["a"]})[-12:]
+    arms = ["--baseline", f"a={url}", "--variant", f"b={url}/v1", "--api-key-env", "KEY_A"]
+    assert main(["bench", "run", *arms, *suite, "--out", str(tmp_path / "out")]) == 0
+    assert list_values(servers.servers[0], "authorization") == {f"Bearer {KEY_A}"}
+
+
+@pytest.mark.parametrize(
+    ("flag", "text"),
+    [
+        ("--api-key-env", LONG_KEY),
+        ("--api-key-env", f"a={LONG_KEY}"),
+        ("--api-key-env", "sk-ant-0123-abcdef"),
+        ("--api-key-env", "c2VjcmV0LWtleQ=="),
+        ("--api-key-env", f"{LONG_KEY}=KEY_A"),
+        ("--header", LONG_KEY),
+        ("--header", f"x-api-key:env:{LONG_KEY}"),
+        ("--header", f"{LONG_KEY}=x-api-key:v"),
+        ("--header", f"x-api-key:{LONG_KEY}\x01"),
+    ],
+)
+def test_what_may_be_a_key_is_not_echoed(servers, tmp_path, capsys, flag, text):
+    code = measure(servers, tmp_path, flag, text)
+    screen = "".join(capsys.readouterr())
+    parts = (LONG_KEY, "sk-ant-0123", "c2VjcmV0LWtleQ")
+    assert (code, [part for part in parts if part in screen]) == (2, [])
+
+
+def test_a_header_of_one_server_is_recorded_by_name_alone(servers, tmp_path, capsys):
+    flags = ("--header", "b=api-key:env:KEY_B", "a=Authorization:Basic dXNlcjpwYXNz==")
+    assert measure(servers, tmp_path, *flags) == 0
+
+    first, second = servers.servers
+    assert list_values(first, "authorization") == {"Basic dXNlcjpwYXNz=="}
+    assert list_values(second, "api-key") == {KEY_B}
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert [arm["headers"] for arm in manifest["arms"]] == [["Authorization"], ["api-key"]]
+    written = read_files(tmp_path / "out") + "".join(capsys.readouterr()).encode()
+    assert not [text for text in (KEY_B, "dXNlcjpwYXNz") if text.encode() in written]
+
+
+def test_a_resumed_run_reads_the_headers_again(servers, tmp_path, monkeypatch, capsys):
+    assert measure(servers, tmp_path, "--header", "a=api-key:env:KEY_A", "b=x-app:mine") == 0
+    records = tmp_path / "out" / "records.jsonl"
+    records.write_bytes(b"".join(records.read_bytes().splitlines(keepends=True)[:2]))
+    servers.forget()
+    monkeypatch.setenv("KEY_A", "another-key-of-a")
+    resume = ["bench", "run", "--resume", str(tmp_path / "out")]
+
+    assert main(resume) == 2
+    error = capsys.readouterr().err
+    assert (
+        "no value of b=x-app\n  change   give each --header again: --header b=x-app:VALUE" in error
+    )
+    assert main([*resume, "--header", "a=api-key:env:KEY_A", "b=x-app:mine"]) == 0
+    assert list_values(servers.servers[0], "api-key") == {"another-key-of-a"}
+
+
+def test_no_key_follows_a_redirect(servers, tmp_path, capsys):
+    first, second = servers.servers
+    first.default = Schedule(fault="redirect")
+    code = measure(servers, tmp_path, "--api-key-env", "a=KEY_A")
+    first.default = second.default
+    assert (code, "the server redirects" in capsys.readouterr().err) == (2, True)
+    assert list_values(second, "authorization") <= {None}
+
+
+def test_a_key_that_a_server_repeats_is_hidden(servers, tmp_path, capsys):
+    first, second = servers.servers
+    body = json.dumps({"error": {"message": f"bad key {KEY_A}"}})
+    first.default = Schedule(raw=(f"data: {body}\n\n".encode().hex(),))
+    code = measure(servers, tmp_path, "--api-key-env", "a=KEY_A")
+    first.default = second.default
+    error = capsys.readouterr().err
+    assert (code, KEY_A in error, "bad key [hidden]" in error) == (3, False, True)
+
+
+def test_each_server_gets_its_own_fields(servers, tmp_path):
+    flags = ("--extra-body", '{"top_p": 0.9}', 'b={"top_p": 0.5}', "--leave-out", "a=seed")
+    assert measure(servers, tmp_path, *flags) == 0
+
+    bodies = [[truth["body"] for truth in server.posted] for server in servers.servers]
+    assert {body["top_p"] for body in bodies[0]} == {0.9}
+    assert {body["top_p"] for body in bodies[1]} == {0.5}
+    assert not any("seed" in body for body in bodies[0])
+    assert all("seed" in body for body in bodies[1])
+    notes = json.loads((tmp_path / "out" / "manifest.json").read_text())["notes"]
+    assert "the arms are not sent the same top_p (--extra-body): their requests differ" in notes
+    assert "a is not sent seed: its server's defaults count" in notes
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "answer"),
+    [
+        ("--extra-body", '{"temperature": 1}', "set it with --temperature"),
+        ("--extra-body", 'b={"max_tokens": 1}', "limit answers with --max-tokens"),
+        ("--extra-body", '{"ignore_eos": true}', "make answers equally long with --ignore-eos"),
+        ("--extra-body", '{"stream": false}', "drop it from --extra-body"),
+        ("--extra-body", "[1]", "allowed: a JSON object"),
+        ("--extra-body", "top_p=0.9", "'0.9'; allowed: a JSON object"),
+        ("--extra-body", '{"top_p": 0.9', "is not JSON"),
+        ("--leave-out", "messages", "'messages'; allowed: max_tokens"),
+        ("--leave-out", "c=seed", "--leave-out names no arm of this run; allowed: a, b"),
+        ("--header", "content-type:text/plain", "content-type is set by Tandem itself"),
+        ("--speculates", "b=0", "'b=0'; allowed: NAME, or NAME=K"),
+        ("--api-key-env", "TANDEM_NO_SUCH_KEY", "without NAME="),
+        ("--api-key-env", "a=TANDEM_NO_SUCH_KEY", "export TANDEM_NO_SUCH_KEY=KEY"),
+    ],
+)
+def test_a_flag_that_cannot_be_kept_is_refused(servers, tmp_path, capsys, flag, text, answer):
+    code = measure(servers, tmp_path, flag, text)
+    assert (code, answer in capsys.readouterr().err) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_server_with_one_model_needs_no_name(servers, tmp_path):
+    flags = servers.flags(tmp_path, {"code": ["a"]})
+    place = flags.index("--model")
+    del flags[place : place + 2]
+    assert main([*flags, "--out", str(tmp_path / "out")]) == 0
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert [arm["model"] for arm in manifest["arms"]] == [MODEL, MODEL]
+
+
+def test_a_server_with_two_models_names_them(servers, tmp_path, capsys):
+    flags = servers.flags(tmp_path, {"code": ["a"]})
+    place = flags.index("--model")
+    del flags[place : place + 2]
+    servers.servers[0].models = [{"id": "one"}, {"id": "two"}]
+    code = main([*flags, "--out", str(tmp_path / "out")])
+    servers.servers[0].models = servers.servers[1].models
+    advice = "the server lists 2 models\n  change   name its model with --model: one, two"
+    assert (code, advice in capsys.readouterr().err) == (2, True)
