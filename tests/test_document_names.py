@@ -77,6 +77,7 @@ FOREIGN = {
     "gsm8k_cot": "a task of lm-eval",
     "openai_chat_completions_client.py": "a module of llmperf",
     "native-2.34.yaml": "a runtime that the reader adds",
+    "skip_special_tokens": "a field of vLLM's and SGLang's requests",
     "prod.yaml": "the reader's environment and experiment in examples",
 }
 # What a program puts before or after a word to make a name.

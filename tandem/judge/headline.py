@@ -169,6 +169,7 @@ def _list_reasons(facts: HeadlineFacts, finding: schema.VariantFinding) -> Itera
 
 
 def _list_output_reasons(facts: HeadlineFacts) -> Iterator[str]:
+    yield from facts.forced_reasons
     for task in facts.quality:
         if task.word != "same":
             yield f"quality of {task.task}: {task.word}: {task.why}"

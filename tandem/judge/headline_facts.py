@@ -18,6 +18,7 @@ from tandem.bench.figures.request_table import UNKNOWN
 from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge import comparability, schema
 from tandem.judge.decision import compare_lengths
+from tandem.judge.forced_length import describe_forced_lengths
 from tandem.judge.interval import estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, LENGTH_METRIC, RequestPairing
 from tandem.judge.quantile_curve import FEWEST_PROMPTS
@@ -86,6 +87,12 @@ class HeadlineFacts:
         return any(
             speculation is not None and speculation.method is not None for speculation in settings
         )
+
+    @cached_property
+    def forced_reasons(self) -> tuple[str, ...]:
+        """How answers were forced to equal lengths; empty where the model ended them."""
+        rows = self.pairing.row_mask()
+        return tuple(describe_forced_lengths(self.pairing.table, rows, self.arms))
 
     @cached_property
     def cell_failures(self) -> comparability.CellFailures:

@@ -66,6 +66,7 @@ def _list_sentences(facts: HeadlineFacts, finding: schema.VariantFinding) -> Ite
         yield f"{variant} and {baseline} are not comparable: {reason}"
         return
 
+    yield from facts.forced_reasons[:1]
     if facts.different_lengths:
         lengths_text = facts.describe_lengths()
         yield (

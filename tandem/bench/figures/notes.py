@@ -11,7 +11,7 @@ import numpy as np
 
 from tandem.bench.figures.columns import BoolArray
 from tandem.bench.figures.request_metrics import COMPLETE_SUSPECTS, SUSPECTS
-from tandem.bench.figures.request_table import RequestTable, read_outputs
+from tandem.bench.figures.request_table import UNKNOWN, RequestTable, read_outputs
 
 _UNKNOWN_SIMULATION = (
     "whether these servers were simulated is not known: one of them did not list its models"
@@ -133,8 +133,12 @@ def _list_kinds(table: RequestTable) -> Iterator[tuple[str, str, BoolArray]]:
     yield "fewer than 2 tokens, and so no TPOT", "answers", is_short
     for word, mask in table.suspects.items():
         yield f"suspect, {word}", f"records; {_explain_suspect(word)}", mask
+    is_unchecked = is_answer & (table.content == UNKNOWN)
     is_silent = is_answer & np.isnan(table.raw_tokens)
     yield "without usage", f"answers; no {_USAGE_METRICS} for them", is_silent
+    if table.run.forces_lengths:
+        cause = "answers; they went on past it (--ignore-eos)"
+        yield "content not checked, the model's own stop is not known", cause, is_unchecked
     for code, word in enumerate(table.contents):
         if word != "ok":
             yield f"content is {word}", "answers; their times are counted", table.content == code

@@ -28,10 +28,11 @@ from tandem.bench.load.recorder import WriteRecord
 from tandem.bench.load.reply import ServerReply
 from tandem.bench.load.resume import ATTEMPT_SEPARATOR
 from tandem.bench.plan.request_plan import PlanItem, PlanTurn
+from tandem.bench.plan.server_access import IGNORE_EOS
 from tandem.bench.plan.settings import RunSettings
 from tandem.bench.records.manifest import ServerOffers, Timeouts
 from tandem.bench.records.record import RequestRecord
-from tandem.bench.suites.content import check_content
+from tandem.bench.suites.own_stop import check_answer
 from tandem.bench.suites.prompt import Prompt
 from tandem.errors import TandemError
 
@@ -195,13 +196,6 @@ def complete_record(
 ) -> RequestRecord:
     """Return the record of one request, with its `place` in the run; pure."""
     record = parse_answer(reply, request, models)
-    content = None
-    if not record.error:
-        content = check_content(
-            prompt,
-            record.text,
-            record.finish_reason,
-            reasoning=record.reasoning,
-            tool_calls=record.tool_calls,
-        )
+    is_forced = request.extra_body.get(IGNORE_EOS) is True
+    content = check_answer(record, prompt, is_forced=is_forced)
     return msgspec.structs.replace(record, content=content, **place)

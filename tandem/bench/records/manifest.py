@@ -16,6 +16,7 @@ import msgspec
 
 from tandem.bench.plan.run_options import GOODPUT_METRICS, ApiName, ScheduleName
 from tandem.bench.plan.schedule import control_numbers
+from tandem.bench.plan.server_access import IGNORE_EOS
 from tandem.bench.records import json_file
 from tandem.bench.records.json_file import DECODE_ERRORS
 from tandem.errors import InputError, convert_os_errors
@@ -230,6 +231,11 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     flags: dict[str, tuple[str, ...]] = {}
     notes: tuple[str, ...] = ()
     ended: RunEnd | None = None
+
+    @property
+    def forces_lengths(self) -> bool:
+        """Whether answers went on to their most tokens, past the model's own stop."""
+        return any(arm.extra_body.get(IGNORE_EOS) for arm in self.arms)
 
 
 def read_manifest(folder: Path) -> RunManifest:

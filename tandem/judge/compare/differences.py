@@ -148,7 +148,8 @@ def _list_pairs(
     for name, field in product(common.arms, _ARM_FIELDS):
         earlier = getattr(before_arms.get(name), field, None)
         later = getattr(after_arms.get(name), field, None)
-        yield f"{_format_field(field)} of {name}", earlier, later, False
+        blocks = field == "extra_body" and before.forces_lengths != after.forces_lengths
+        yield f"{_format_field(field)} of {name}", earlier, later, blocks
     manifest = msgspec.to_builtins(before)
     later_manifest = msgspec.to_builtins(after)
     has_simulation = True in (before.simulated, after.simulated)
