@@ -51,4 +51,6 @@ def report_run(
             print(f"more ({notes}, controls, cost): {command}")
     if report.note:
         print(report.note, file=sys.stderr if as_json else sys.stdout)
+    if report.arm_page:
+        print(report.arm_page, file=sys.stderr if as_json else sys.stdout)
     return report.exit_code

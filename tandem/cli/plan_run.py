@@ -11,14 +11,15 @@ from pathlib import Path
 
 from tandem.bench.figures.request_table import read_request_table
 from tandem.bench.figures.summary import ALL_CLASSES, RecordSummary, summarize_run
-from tandem.bench.records.manifest import read_manifest
+from tandem.bench.records.manifest import UNNAMED_METHOD, read_manifest
 from tandem.errors import InputError
 from tandem.metrics import acceptance_position
 from tandem.plan.forecast import DraftShare, PlanBasis
 from tandem.plan.step_tokens import CommitLaw, find_acceptance
 from tandem.report.plan_page import MeasuredPoint
 
-DRAFTLESS = {None, "ngram", "suffix"}  # methods that run no draft model
+# methods that run no draft model, or of which nothing says so
+DRAFTLESS = {None, "ngram", "suffix", UNNAMED_METHOD}
 
 
 def measure_basis(folder: Path, experiment: str, law: CommitLaw) -> PlanBasis:

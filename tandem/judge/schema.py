@@ -537,10 +537,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         simulated: whether an arm is a simulated server; None if a server of LLMPerf did not list
             its models.
         baseline: its arm; variants: the others, without the control.
+        speculating: arms of which the manifest says that they speculate.
         requests, failed: records that were judged, and those of them with an error.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`.
         level: of every interval.
-        headlines: one a variant.
+        headlines: one a variant; none where one server was measured.
         cells: every judged metric.
         overall: each variant over all classes, by load.
         arms: absolute figures of each arm, by load.
@@ -560,6 +561,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     simulated: bool | None
     baseline: str
     variants: tuple[str, ...]
+    speculating: tuple[str, ...] = ()
     requests: int
     failed: int
     margin: float

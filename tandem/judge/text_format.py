@@ -352,7 +352,7 @@ def mentions_speculation(verdict: Verdict) -> bool:
     has_counters = any(
         row.acceptance_length is not None and row.method in _COUNTED for row in verdict.acceptance
     )
-    return has_counters or any(headline.speculates for headline in verdict.headlines)
+    return has_counters or bool(verdict.speculating)
 
 
 def list_notes(verdict: Verdict) -> tuple[str, ...]:
@@ -369,14 +369,16 @@ def format_verdict(headline: Headline) -> str:
     return f"{finding.upper()}{headline.verdict.removeprefix(finding)}"
 
 
-def filter_speculation(rows: Sequence[ClassAcceptance]) -> tuple[ClassAcceptance, ...]:
-    """Return the acceptance to show: of arms with more than one token a step in any class."""
-    arms = {
-        row.arm
-        for row in rows
-        if row.acceptance_length is not None and row.acceptance_length > _LEAST_SPECULATION
-    }
-    return tuple(row for row in rows if row.arm in arms and row.acceptance_length is not None)
+def filter_speculation(verdict: Verdict) -> tuple[ClassAcceptance, ...]:
+    """Return the acceptance to show: figures of arms that speculate, by manifest or by figure.
+
+    Nothing is shown where neither the manifest nor a server's counters say that an arm speculates.
+    """
+    if not mentions_speculation(verdict):
+        return ()
+    rows = [row for row in verdict.acceptance if row.acceptance_length is not None]
+    arms = {row.arm for row in rows if (row.acceptance_length or 0) > _LEAST_SPECULATION}
+    return tuple(row for row in rows if row.arm in arms or row.arm in verdict.speculating)
 
 
 def select_cells(verdict: Verdict, headline: Headline) -> tuple[CellVerdict, ...]:

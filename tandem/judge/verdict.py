@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from tandem.bench.figures.request_table import RequestTable
@@ -105,6 +106,26 @@ def judge_run(
             judge; or a file that an option names cannot be used.
     """
     _require_arms(table)
+    return _build_verdict(table, options, notes)
+
+
+def describe_arm(
+    table: RequestTable, options: JudgeOptions = DEFAULT_OPTIONS, notes: Sequence[str] | None = None
+) -> Verdict:
+    """Return every figure of a run of one server, in the form of a verdict without a variant.
+
+    Checks that need a second server are left out. Arguments as for `judge_run`.
+    """
+    figures = _build_verdict(table, options, notes)
+    checks = tuple(check for check in figures.controls.checks if check.result != "absent")
+    return msgspec.structs.replace(
+        figures, controls=msgspec.structs.replace(figures.controls, checks=checks)
+    )
+
+
+def _build_verdict(
+    table: RequestTable, options: JudgeOptions, notes: Sequence[str] | None
+) -> Verdict:
     if notes is None:
         notes = summarize_table(table).notes
     run = table.run
@@ -132,6 +153,7 @@ def judge_run(
         simulated=run.simulated,
         baseline=table.baseline,
         variants=table.variants,
+        speculating=tuple(_list_speculating_arms(run)),
         requests=len(table),
         failed=int(table.failed.sum()),
         margin=margin,
@@ -149,6 +171,12 @@ def judge_run(
         notes=tuple(dict.fromkeys([*notes, *table.torn_lines, *_note_clock(table)])),
         recompute=tuple(_describe_recomputation(table.folder, options, run)),
     )
+
+
+def _list_speculating_arms(run: RunManifest) -> Iterator[str]:
+    for arm in run.arms:
+        if arm.speculation is not None and arm.speculation.method is not None:
+            yield arm.name
 
 
 def _require_arms(table: RequestTable) -> None:

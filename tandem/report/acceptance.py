@@ -22,7 +22,7 @@ from tandem.judge.text_format import (
 from tandem.report import charts, colors
 from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec
 from tandem.report.colors import LINE_LOOKS
-from tandem.report.markup import build_sentence, build_table, render_template
+from tandem.report.markup import build_table, render_template
 from tandem.report.row_chart import RowChart, RowMark, ValueAxis, encode_arms, mark_one
 
 MAX_ROWS = 20
@@ -30,13 +30,12 @@ _BAR_PX = 16
 
 
 def build_acceptance_section(verdict: Verdict) -> ReportSection:
-    """Return the section on acceptance."""
-    rows = filter_speculation(verdict.acceptance)
+    """Return the section on acceptance of a verdict that has a figure of it."""
+    rows = filter_speculation(verdict)
     parts: list[Markup | ReportChart] = [
-        build_sentence("No acceptance is known of any arm, or none speculates.")
+        _build_length_chart(rows, verdict),
+        *_build_position_charts(rows),
     ]
-    if rows:
-        parts = [_build_length_chart(rows, verdict), *_build_position_charts(rows)]
     sentences = dict.fromkeys(
         f"{row.arm}: {row.sentence}" for row in verdict.acceptance if row.sentence
     )

@@ -5,6 +5,9 @@ Invariant: no price is assumed; without one the section shows tokens only, and h
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from tandem.bench.figures import summary
 from tandem.judge import text_format as fmt
 from tandem.judge.schema import FILE, TokenCost, Verdict
 from tandem.metrics import find_metric
@@ -106,12 +109,18 @@ def build_controls_section(verdict: Verdict) -> ReportSection:
     return ReportSection(name="controls", short="Controls", title="Controls", parts=(part,))
 
 
-def build_closing_sections(verdict: Verdict) -> list[ReportSection]:
-    """Return the sections on definitions and on how to recompute the report."""
-    names = dict.fromkeys(cell.metric for cell in verdict.cells)
-    metrics = list(map(find_metric, names))
+def build_closing_sections(verdict: Verdict, names: Iterable[str]) -> list[ReportSection]:
+    """Return the sections on definitions and on how to recompute the report.
+
+    Args:
+        verdict: that the report shows.
+        names: of its metrics.
+    """
+    metrics = list(map(find_metric, dict.fromkeys(names)))
     definitions = render_template("definitions", metrics=metrics)
-    recompute = render_template("recompute", verdict=verdict, file=FILE)
+    file = FILE if verdict.headlines else summary.FILE
+    schema = verdict.schema if verdict.headlines else summary.SCHEMA
+    recompute = render_template("recompute", verdict=verdict, file=file, schema=schema)
     return [
         ReportSection(
             name="definitions", short="Definitions", title="Definitions", parts=(definitions,)

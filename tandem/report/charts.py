@@ -4,7 +4,7 @@ Invariant: text is text, and colors are CSS variables, so light, dark and paper 
 screen reader reads the title and the caption of a chart, and the figures in the table under it. No
 script, no font, no outside reference. A chart is drawn twice, wide and narrow, because a phone
 cannot show a wide one. A section without content gives the reason; only sections on speculation and
-on the post are left out, where nobody says that an arm speculates.
+on the post are left out, where nobody says that an arm speculates or no figure is known.
 """
 
 from __future__ import annotations

@@ -56,10 +56,8 @@ def build_distribution_section(verdict: Verdict, requests: RequestTable) -> Repo
             box_charts.append(_build_box_chart(metric, _color_arms(requests), data, note))
     sentence = "No request of this run has these figures: none succeeded."
     if box_charts:
-        sentence = (
-            "Single requests, all prompts and rounds together; the verdict pairs each prompt with"
-            " itself instead."
-        )
+        sentence = "Single requests, all prompts and rounds together"
+        sentence += "; the verdict pairs each prompt with itself instead." if verdict.cells else "."
     return ReportSection(
         name="spread",
         short="Distributions",

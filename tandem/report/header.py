@@ -124,7 +124,7 @@ def _describe_headline(headline: Headline, verdict: Verdict) -> dict[str, Any]:
         "verdict": _capitalize_first(headline.verdict),
         "tone": find_tone(headline),
         "lines": [line for line in lines if line],
-        "arms": _build_arms_table(headline, verdict),
+        "arms": build_arms_table(verdict, (verdict.baseline, headline.variant)),
         "next_step": fmt.describe_next_step(headline, verdict),
         "groups": [
             (f"{name} ({len(classes):,})", _join_names(classes))
@@ -134,11 +134,14 @@ def _describe_headline(headline: Headline, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _build_arms_table(headline: Headline, verdict: Verdict) -> Markup | None:
-    """Return a table of two arms: address, load and absolute figures; None without any."""
-    arms = [
-        figures for figures in verdict.arms if figures.arm in {verdict.baseline, headline.variant}
-    ]
+def build_arms_table(verdict: Verdict, names: Sequence[str]) -> Markup | None:
+    """Return a table of arms: address, load and absolute figures; None without any.
+
+    Args:
+        verdict: that has them.
+        names: of the arms.
+    """
+    arms = [figures for figures in verdict.arms if figures.arm in names]
     if not arms:
         return None
     heads = ["Arm", "Address", "Load", "Requests/s", "TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99"]

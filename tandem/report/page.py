@@ -7,6 +7,7 @@ report of an earlier verdict stays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +15,7 @@ from tandem.bench.figures.request_table import RequestTable
 from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.errors import ExternalError, convert_os_errors
 from tandem.judge.schema import REPORT_FILE, Verdict
-from tandem.judge.text_format import mentions_speculation
+from tandem.judge.text_format import filter_speculation
 from tandem.post.schema import ClaimAnswers
 from tandem.report import acceptance, appendix, distributions, header, output, speed_up, time_series
 from tandem.report.chart_page import render_page
@@ -40,9 +41,25 @@ def write_report(
     """
     sections = _build_sections(verdict, requests, claims)
     page = render_page(header.build_header(verdict, requests.run), sections)
+    return write_page(page, sections, folder, band=SIMULATED_BAND if verdict.simulated else None)
+
+
+def write_page(
+    page: str, sections: Sequence[ReportSection], folder: Path, *, band: str | None
+) -> Path:
+    """Write a report's page and the charts of its sections; return the page.
+
+    Args:
+        page: the HTML.
+        sections: that it shows.
+        folder: to write to; charts of an earlier report there are replaced.
+        band: over each picture; None for none.
+
+    Raises:
+        ExternalError: the folder cannot be written to.
+    """
     html = folder / REPORT_FILE
     charts = folder / CHARTS_FOLDER
-    band = SIMULATED_BAND if verdict.simulated else None
     change = "make room, or report a copy of the folder that may be written to"
     with convert_os_errors("the report cannot be written", folder, change, ExternalError):
         charts.mkdir(parents=True, exist_ok=True)
@@ -71,10 +88,11 @@ def _build_sections(
         time_series.build_time_series_section(verdict, requests),
         output.build_output_section(verdict),
     ]
-    if mentions_speculation(verdict):
+    if filter_speculation(verdict):
         sections.append(acceptance.build_acceptance_section(verdict))
     sections.append(appendix.build_cost_section(verdict))
     sections.append(appendix.build_controls_section(verdict))
     if claims:
         sections.append(build_claims_section(claims))
-    return sections + appendix.build_closing_sections(verdict)
+    names = [cell.metric for cell in verdict.cells]
+    return sections + appendix.build_closing_sections(verdict, names)

@@ -36,6 +36,7 @@ class RunReport:
         verdict: None if none was requested, or the run has none.
         claims: the answers to the post's claims; None where the run was asked none.
         note: the page's path, or why there is no verdict; empty for neither.
+        arm_page: path of the page of a run of one server; empty for none.
         faults: of files that could not be written.
         exit_code: as in `report_run`.
     """
@@ -44,6 +45,7 @@ class RunReport:
     verdict: Verdict | None
     claims: ClaimAnswers | None
     note: str
+    arm_page: str
     faults: tuple[ExternalError, ...]
     exit_code: ExitCode
 
@@ -97,12 +99,14 @@ def report_run(
     verdict = None
     claims = None
     note = ""
+    arm_page = ""
     if options is not None:
         from tandem.judge.verdict import explain_unjudged, judge_run  # noqa: PLC0415 - scipy
 
         reason = explain_unjudged(table.run)
         if reason:
             note = f"no verdict: {reason}"
+            arm_page = _save_arm_report(table, options, run_summary, faults)
         else:
             verdict = judge_run(table, options, run_summary.notes)
             if store_claims:
@@ -116,6 +120,7 @@ def report_run(
         verdict=verdict,
         claims=claims,
         note=note,
+        arm_page=arm_page,
         faults=tuple(faults),
         exit_code=ExitCode.VOID if verdict and verdict.controls.void else code,
     )
@@ -135,6 +140,26 @@ def _save_results(
         from tandem.report.page import write_report  # noqa: PLC0415 - the chart library
 
         return str(write_report(verdict, table, table.folder, claims))
+    except ExternalError as fault:
+        faults.append(fault)
+        return ""
+
+
+def _save_arm_report(
+    table: RequestTable,
+    options: JudgeOptions,
+    run_summary: RecordSummary,
+    faults: list[ExternalError],
+) -> str:
+    """Write the page of a run of one server; return its path, or add what prevented it."""
+    if table.run.generator != "tandem" or len(table.run.arms) != 1:
+        return ""
+    from tandem.judge.verdict import describe_arm  # noqa: PLC0415 - scipy
+    from tandem.report.arm_page import write_arm_report  # noqa: PLC0415 - the chart library
+
+    figures = describe_arm(table, options, run_summary.notes)
+    try:
+        return str(write_arm_report(figures, run_summary, table))
     except ExternalError as fault:
         faults.append(fault)
         return ""

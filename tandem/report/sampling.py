@@ -41,8 +41,11 @@ def choose_cells(
 ) -> tuple[list[ChartCell], int]:
     """Return the classes at loads to draw, and the number of all.
 
-    The choice is by the verdict of the first variant's deciding metric: the cells that say most.
+    The choice is by the verdict of the first variant's deciding metric: the cells that say most. Of
+    one server it is the cells with the most requests.
     """
+    if not verdict.headlines:
+        return _list_largest_cells(verdict, requests, max_cells)
     cells = select_cells(verdict, verdict.headlines[0])
     return [
         ChartCell(
@@ -53,6 +56,20 @@ def choose_cells(
         )
         for cell in choose_telling_cells(cells, max_cells)
     ], len(cells)
+
+
+def _list_largest_cells(
+    verdict: Verdict, requests: RequestTable, max_cells: int
+) -> tuple[list[ChartCell], int]:
+    good_mask = mask_good_requests(verdict, requests)
+    codes = np.stack([requests.class_[good_mask], requests.load[good_mask]], axis=1)
+    places, first_rows, counts = np.unique(codes, axis=0, return_index=True, return_counts=True)
+    largest = sorted(range(len(places)), key=lambda at: (-counts[at], first_rows[at]))[:max_cells]
+    cells = []
+    for class_code, load_code in places[largest].tolist():
+        class_ = requests.classes[class_code]
+        cells.append(ChartCell(class_, requests.loads[load_code], class_code, load_code))
+    return cells, len(places)
 
 
 def mask_cell(requests: RequestTable, cell: ChartCell) -> BoolArray:

@@ -254,12 +254,8 @@ def _render_controls(verdict: Verdict, width: int) -> Iterator[str]:
 
 
 def _render_acceptance(verdict: Verdict, width: int) -> Iterator[str]:
-    if not fmt.mentions_speculation(verdict):
-        return
-    rows = fmt.filter_speculation(verdict.acceptance)
+    rows = fmt.filter_speculation(verdict)
     if not rows:
-        for sentence in [row.sentence for row in verdict.acceptance if row.sentence][:1]:
-            yield f"acceptance: {sentence}"
         return
     heads = ["acceptance: class", "arm", "tokens/step", "steps/token", "from"]
     cells = []

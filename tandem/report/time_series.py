@@ -121,7 +121,8 @@ def _choose_cells(verdict: Verdict, requests: RequestTable) -> tuple[list[ChartC
         ], sentence
     cells, _ = sampling.choose_cells(verdict, requests, len(POST_CLASSES))
     names = " and ".join(f"{cell.class_} at {fmt.format_load(cell.load)}" for cell in cells)
-    return cells, f"The classes whose speed-up says most: {names}."
+    criterion = "whose speed-up says most" if verdict.headlines else "with the most requests"
+    return cells, f"The classes {criterion}: {names}."
 
 
 def _build_chart_lines(
@@ -130,7 +131,7 @@ def _build_chart_lines(
     good_mask = sampling.mask_good_requests(verdict, requests)
     names = fmt.name_places([(cell.class_, cell.load) for cell in cells], fmt.format_short_load)
     for kind, (class_name, cell) in enumerate(zip(names, cells, strict=True)):
-        for arm, name in enumerate((requests.baseline, verdict.headlines[0].variant)):
+        for arm, name in enumerate((requests.baseline, *verdict.variants[:1])):
             mask = sampling.mask_cell(requests, cell) & good_mask & requests.arm_mask(name)
             yield _ChartLine(fmt.shorten_text(f"{class_name}, {name}"), mask, arm, kind)
 

@@ -82,9 +82,12 @@ def _note_progress(table: RequestTable, main: RequestTable) -> Iterator[str]:
     control_count = record_count - len(main)
     if control_count:
         failure_count = int(table.failed.sum() - main.failed.sum())
+        use = "the verdict has its noise floor from them"
+        if not table.variants:
+            use = "they show how much equal requests differ"
         yield (
             f"control rounds asked the baseline against itself: {control_count} requests,"
-            f" {failure_count} failed, in no figure here; the verdict has its noise floor from them"
+            f" {failure_count} failed, in no figure here; {use}"
         )
 
 

@@ -55,7 +55,7 @@ def list_notes(settings: RunSettings, plan: RunPlan) -> Iterator[str]:
     """Yield what a reader of the figures must know of the plan."""
     for suite in settings.suites:
         yield from suite.notes
-    if not plan.manifest.control_rounds:
+    if len(plan.arms) > 1 and not plan.manifest.control_rounds:
         yield "no control round: the verdict will have no noise floor (--control-rounds 1)"
     if len(plan.arms) > 1 and (plan.rounds or 0) < FEWEST_ROUNDS:
         yield f"fewer than {FEWEST_ROUNDS} rounds give figures and no verdict"
