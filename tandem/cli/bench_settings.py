@@ -73,6 +73,10 @@ def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
     """
     size = choose_size(quick=flags.quick, full=flags.full)
     concurrency = flags.concurrency or (run_arms.concurrency if flags.rate is None else ())
+    if flags.ignore_eos and any(word.value == "max_tokens" for word in flags.leave_out):
+        raise build_flag_error(
+            "--leave-out max_tokens beside --ignore-eos", "one of them", "drop one of them"
+        )
     urls = {arm.name: arm.url for arm in run_arms.arms}
     names = tuple(urls)
     access = read_access(urls, flags.api_key_env, flags.header)

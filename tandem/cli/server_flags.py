@@ -13,16 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tandem.bench.plan.run_options import MAX_DRAFTED_TOKENS, NAME_PATTERN, NAME_RULE
+from tandem.bench.plan.run_options import NAME_PATTERN, NAME_RULE
 from tandem.bench.plan.server_access import (
     ServerAccess,
     check_api_key,
     check_extra_body,
     check_headers,
     check_left_out,
-    is_secret_header,
     share_origin,
 )
+from tandem.bench.plan.server_options import MAX_DRAFTED_TOKENS
 from tandem.errors import InputError
 from tandem.shell_command import quote_command
 
@@ -183,39 +183,35 @@ def read_access(
         headers: of --header.
 
     Raises:
-        InputError: a variable is not set, or a secret that names no server would go to several
+        InputError: a variable is not set, or a key that names no server would go to several
             addresses.
     """
     names = list(urls)
     variables = assign_words("--api-key-env", keys, names)
-    secret_headers = [word for word in headers if _is_secret(word.value)]
-    _require_one_address("--api-key-env", urls, keys)
-    _require_one_address("--header", urls, secret_headers)
+    _require_one_address(urls, keys)
     header_words = assign_words("--header", headers, names)
-    return {
-        name: ServerAccess(
-            api_key=_read_api_key(variables[name]), headers=_read_headers(header_words[name])
-        )
-        for name in names
-    }
+    access = {}
+    for name in names:
+        key = _read_api_key(variables[name])
+        access[name] = ServerAccess(api_key=key, headers=_read_headers(header_words[name]))
+        if access[name].has_two_keys:
+            problem = f"--api-key-env and --header Authorization, both of {name}"
+            raise InputError(problem, change="give one of them")
+    return access
 
 
-def _is_secret(header: HeaderWord) -> bool:
-    return header.is_variable or is_secret_header(header.name)
-
-
-def _require_one_address(flag: str, urls: Mapping[str, str], words: Sequence[ServerWord]) -> None:
-    """Refuse a secret for all servers where they differ in scheme, host or port.
+def _require_one_address(urls: Mapping[str, str], words: Sequence[ServerWord]) -> None:
+    """Refuse a key for all servers where they differ in scheme, host or port.
 
     Raises:
         InputError: names the servers.
     """
     if all(word.arm is not None for word in words) or share_origin(urls.values()):
         return
-    problem = f"{flag} without NAME= would send one secret to several addresses"
+    problem = "--api-key-env without NAME= would send one key to several addresses"
     example = next(iter(urls))
     servers = ", ".join(f"{name}={url}" for name, url in urls.items())
-    change = f"name the arm that is to get it, such as {flag} {example}=..."
+    change = f"name the arm that is to get it, such as --api-key-env {example}=VARIABLE"
     raise InputError(f"{problem}: {servers}", change=change)
 
 

@@ -60,17 +60,21 @@ def test_each_server_gets_its_own_key_and_no_other(servers, tmp_path, capsys):
     assert not [key for key in (KEY_A, KEY_B) if key.encode() in written]
 
 
-@pytest.mark.parametrize(
-    "flags", [("--api-key-env", "KEY_A"), ("--header", "x:env:KEY_A"), ("--header", "x-api-key:v")]
-)
-def test_a_secret_for_all_is_refused_for_two_addresses(servers, tmp_path, capsys, flags):
-    code = measure(servers, tmp_path, *flags)
+def test_a_key_for_all_is_refused_for_two_addresses(servers, tmp_path, capsys):
+    code = measure(servers, tmp_path, "--api-key-env", "KEY_A")
     error = capsys.readouterr().err
-    assert (code, f"{flags[0]} without NAME= would send one secret" in error) == (2, True)
+    assert (code, "without NAME= would send one key to several" in error) == (2, True)
     assert not servers.servers[0].posted
 
 
-def test_a_secret_for_all_goes_to_both_models_of_one_address(servers, tmp_path):
+def test_a_header_for_all_goes_to_two_addresses_with_a_note(servers, tmp_path, capsys):
+    assert measure(servers, tmp_path, "--header", "X-Api-Key:env:KEY_A", "x-app:mine") == 0
+    assert [list_values(server, "x-api-key") for server in servers.servers] == [{KEY_A}] * 2
+    notes = [line for line in capsys.readouterr().err.splitlines() if "several addresses" in line]
+    assert [note.partition(":")[2].split(":")[0].split()[-1] for note in notes] == ["x-api-key"]
+
+
+def test_a_key_for_all_goes_to_both_models_of_one_address(servers, tmp_path):
     url = f"http://127.0.0.1:{servers.servers[0].port}"
     suite = servers.flags(tmp_path, {"code": ["a"]})[-12:]
     arms = ["--baseline", f"a={url}", "--variant", f"b={url}/v1", "--api-key-env", "KEY_A"]
@@ -162,6 +166,21 @@ def test_each_server_gets_its_own_fields(servers, tmp_path):
     assert "a is not sent seed: its server's defaults count" in notes
 
 
+def test_quality_takes_keys_too_and_sends_the_runs_fields(servers, tmp_path):
+    assert measure(servers, tmp_path, "--extra-body", '{"top_p": 0.9}', "--ignore-eos") == 0
+    servers.forget()
+    items = tmp_path / "sums.jsonl"
+    items.write_text('{"item": "sum", "prompt": "What is 1 + 1?", "answer": "2"}')
+    command = ["bench", "quality", str(tmp_path / "out"), "--items", str(items)]
+
+    assert main([*command, "--api-key-env", "a=KEY_A", "--header", "b=x-key:env:KEY_B"]) == 0
+    first, second = servers.servers
+    assert list_values(first, "authorization") == {f"Bearer {KEY_A}"}
+    assert list_values(second, "x-key") == {KEY_B}
+    [body] = [truth["body"] for truth in first.posted]
+    assert (body["top_p"], "ignore_eos" in body) == (0.9, False)
+
+
 @pytest.mark.parametrize(
     ("flag", "text", "answer"),
     [
@@ -179,6 +198,7 @@ def test_each_server_gets_its_own_fields(servers, tmp_path):
         ("--api-key-env", "TANDEM_NO_SUCH_KEY", "without NAME="),
         ("--api-key-env", "a=TANDEM_NO_SUCH_KEY", "export TANDEM_NO_SUCH_KEY=KEY"),
     ],
+    ids=lambda value: value[:30],
 )
 def test_a_flag_that_cannot_be_kept_is_refused(servers, tmp_path, capsys, flag, text, answer):
     code = measure(servers, tmp_path, flag, text)

@@ -109,11 +109,18 @@ class CompletionClient:
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(functools.partial(mark, was_open=True))
         trace.on_connection_create_end.append(functools.partial(mark, was_open=False))
+        headers = self._access.list_headers()
+        own_names = {name.casefold() for name in headers}
+        headers |= {
+            name: value
+            for name, value in REQUEST_HEADERS.items()
+            if name.casefold() not in own_names
+        }
         connector = aiohttp.TCPConnector(ttl_dns_cache=None, **options)
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers=REQUEST_HEADERS | self._access.list_headers(),
+            headers=headers,
             trace_configs=[trace],  # a reply says whether its connection was open before
             read_bufsize=READ_BYTES,
         )

@@ -59,7 +59,7 @@ def encode_body(request: CompletionRequest, model: str, api: ApiName) -> bytes:
     """Return the JSON of the request."""
     is_chat = api == "chat"
     offers = request.offers
-    template = _build_template(request) if is_chat else {}
+    template = _build_template(request, is_chat=is_chat)
     fields: dict[str, Any] = {"model": model}
     if is_chat:
         fields["messages"] = request.messages or [{"role": "user", "content": request.prompt}]
@@ -87,7 +87,8 @@ def encode_body(request: CompletionRequest, model: str, api: ApiName) -> bytes:
     )
 
 
-def _build_template(request: CompletionRequest) -> dict[str, Any]:
+def _build_template(request: CompletionRequest, *, is_chat: bool) -> dict[str, Any]:
     """Return the arguments of the chat template: the run's, and the server's own."""
-    thinking = {} if request.thinking is None else {"enable_thinking": request.thinking}
+    has_thinking = is_chat and request.thinking is not None
+    thinking = {"enable_thinking": request.thinking} if has_thinking else {}
     return thinking | dict(request.extra_body.get(TEMPLATE_FIELD, {}))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tandem.bench.plan.estimate import FIRST_TOKEN_S, TOKEN_S, format_duration
 from tandem.bench.plan.request_plan import RunPlan
 from tandem.bench.plan.schedule import FEWEST_ROUNDS
-from tandem.bench.plan.server_access import list_unlike_fields
+from tandem.bench.plan.server_access import list_shared_headers, list_unlike_fields
 from tandem.bench.plan.settings import RunSettings
 from tandem.bench.records.manifest import ManifestArm
 
@@ -59,8 +59,19 @@ def list_notes(settings: RunSettings, plan: RunPlan) -> Iterator[str]:
         yield "no control round: the verdict will have no noise floor (--control-rounds 1)"
     if len(plan.arms) > 1 and (plan.rounds or 0) < FEWEST_ROUNDS:
         yield f"fewer than {FEWEST_ROUNDS} rounds give figures and no verdict"
+    yield from note_shared_headers(settings)
     yield from note_thin_loads(plan)
     yield from note_shared_classes(plan)
+
+
+def note_shared_headers(settings: RunSettings) -> Iterator[str]:
+    """Yield a sentence for every secret header that several addresses are sent."""
+    urls = {arm.name: arm.url for arm in settings.manifest.arms}
+    for header in list_shared_headers(urls, settings.access):
+        yield (
+            f"servers at several addresses are sent the same {header}:"
+            f" give --header NAME={header}:V to send it to one"
+        )
 
 
 def note_own_fields(arms: Sequence[ManifestArm]) -> Iterator[str]:

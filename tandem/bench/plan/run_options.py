@@ -14,19 +14,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tandem.bench.plan.server_access import (
-    IGNORE_EOS,
-    ServerAccess,
-    check_api_key,
-    check_extra_body,
-    check_headers,
-    check_left_out,
-    freeze_value,
-    is_secret_header,
-    share_origin,
-    thaw_value,
-)
-from tandem.errors import InputError
+from tandem.bench.plan.server_access import freeze_value, thaw_value
+from tandem.bench.plan.server_options import ServerOptions, refuse_option
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 NAME_RULE = "up to 63 letters, digits, '.', '_' and '-', the first a letter or digit"
@@ -44,7 +33,6 @@ RECORDED_FIELDS = {"token-ids": "token_ids", "logprobs": "logprobs"}
 MAX_CONTROL_ROUNDS = 1000
 MAX_CONCURRENCY = 4096
 MAX_COUNT = 1_000_000
-MAX_DRAFTED_TOKENS = 1000
 MAX_SEED = 2**63 - 1
 RATE_LIMITS = (1e-6, 1e6)
 PRICE_LIMITS = (1e-6, 1e6)
@@ -91,6 +79,7 @@ class RunOptions:
     ... )
     >>> options.control_rounds
     1
+    >>> from tandem.errors import InputError
     >>> try:
     ...     RunOptions(servers={"plain": "http://10.0.0.5:8000"}, model="m", rounds=0)
     ... except InputError as error:
@@ -179,14 +168,13 @@ class RunOptions:
         self._check_values()
         self._check_collections()
         self._check_servers()
-        self._check_access()
-        self._check_bodies()
+        self.server_options()
         self._check_loads()
         self._check_limits("timeouts", tuple(TIMEOUT_FIELDS.values()))
         self._check_limits("goodput", GOODPUT_METRICS)
         for first, second in _EXCLUSIVE_FIELDS:
             if getattr(self, first) is not None and getattr(self, second) is not None:
-                raise _refuse(second, getattr(self, second), f"{first} or {second}, not both")
+                raise refuse_option(second, getattr(self, second), f"{first} or {second}, not both")
         self._freeze()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -204,47 +192,20 @@ class RunOptions:
         common = self.model if isinstance(self.model, str) else ""
         return {name: named.get(name) or common for name in self.servers}
 
-    def list_access(self) -> dict[str, ServerAccess]:
-        """Return what each server is sent in secret."""
-        keys = self._list_api_keys()
-        headers = self._split_by_server(self.headers, {})
-        return {
-            name: ServerAccess(api_key=keys.get(name), headers=dict(headers[name]))
-            for name in self.servers
-        }
+    def server_options(self) -> ServerOptions:
+        """Return what the options say of each server.
 
-    def list_bodies(self) -> dict[str, dict[str, Any]]:
-        """Return the further fields of each server's requests."""
-        forced = {IGNORE_EOS: True} if self.ignore_eos else {}
-        bodies = self._split_by_server(self.extra_body, {})
-        return {name: thaw_value(bodies[name]) | forced for name in self.servers}
-
-    def list_left_out(self) -> dict[str, tuple[str, ...]]:
-        """Return the names of the fields that each server is not sent."""
-        names = self._split_by_server(self.leave_out, ())
-        return {server: tuple(names[server]) for server in self.servers}
-
-    def _list_api_keys(self) -> dict[str, str]:
-        if isinstance(self.api_key, Mapping):
-            return dict(self.api_key)
-        return {} if self.api_key is None else dict.fromkeys(self.servers, self.api_key)
-
-    def _split_by_server(self, value: Any, default: Any) -> dict[str, Any]:
-        """Return each server's value of an option: the same for all unless its keys are servers."""
-        if not self._is_by_server(value):
-            return dict.fromkeys(self.servers, value)
-        return {name: value.get(name, default) for name in self.servers}
-
-    def _is_by_server(self, value: Any) -> bool:
-        if not isinstance(value, Mapping) or not value or not value.keys() <= self.servers.keys():
-            return False
-        return not any(isinstance(entry, str) for entry in value.values())
+        Raises:
+            InputError: a value is not allowed.
+        """
+        values = {entry.name: getattr(self, entry.name) for entry in fields(ServerOptions)}
+        return ServerOptions(**values)
 
     def _check_values(self) -> None:
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if not any(type(value) is type(choice) and value == choice for choice in choices):
-                raise _refuse(name, value, ", ".join(map(repr, choices)))
+                raise refuse_option(name, value, ", ".join(map(repr, choices)))
         for name, integer_limits in _INTEGER_LIMITS.items():
             _check_number(name, getattr(self, name), integer_limits, is_whole=True)
         for name, limits in _NUMBER_LIMITS.items():
@@ -255,21 +216,23 @@ class RunOptions:
             _check_words(name, getattr(self, name))
         for name in ("timeouts", "goodput", "placement", "speculates"):
             if not isinstance(getattr(self, name), Mapping):
-                raise _refuse(name, getattr(self, name), "a mapping")
+                raise refuse_option(name, getattr(self, name), "a mapping")
         for word in self.record:
             if word not in RECORDED_FIELDS.values():
-                raise _refuse("record", word, ", ".join(RECORDED_FIELDS.values()))
+                raise refuse_option("record", word, ", ".join(RECORDED_FIELDS.values()))
 
     def _check_servers(self) -> None:
         if not isinstance(self.servers, Mapping) or not self.servers:
-            raise _refuse(
+            raise refuse_option(
                 "servers", self.servers, "name of each server to its URL, the baseline first"
             )
         for name, url in self.servers.items():
             if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
-                raise _refuse("servers", name, NAME_RULE)
+                raise refuse_option("servers", name, NAME_RULE)
             if not isinstance(url, str) or not URL_PATTERN.fullmatch(url):
-                raise _refuse(f"servers[{name!r}]", url, "http(s)://HOST:PORT, with or without /v1")
+                raise refuse_option(
+                    f"servers[{name!r}]", url, "http(s)://HOST:PORT, with or without /v1"
+                )
         self._check_models()
         for name, word in self.placement.items():
             if (
@@ -277,7 +240,7 @@ class RunOptions:
                 or not isinstance(word, str)
                 or not NAME_PATTERN.fullmatch(word)
             ):
-                raise _refuse(
+                raise refuse_option(
                     f"placement[{name!r}]",
                     word,
                     f"a server of {', '.join(self.servers)}, to {NAME_RULE}",
@@ -291,63 +254,7 @@ class RunOptions:
         is_named = all(model is None or (isinstance(model, str) and model) for model in models)
         is_known = not isinstance(self.model, Mapping) or self.model.keys() <= self.servers.keys()
         if not is_named or not is_known:
-            raise _refuse("model", self.model, names)
-
-    def _check_access(self) -> None:
-        """Check keys and headers; no refusal has a value of theirs."""
-        try:
-            for key in self._list_api_keys().values():
-                check_api_key(key)
-        except (ValueError, TypeError) as error:
-            raise _refuse_hidden("api_key", str(error)) from error
-        if not self._list_api_keys().keys() <= self.servers.keys():
-            raise _refuse_hidden("api_key", f"a server of {', '.join(self.servers)} to its key")
-        if not isinstance(self.headers, Mapping):
-            raise _refuse_hidden("headers", "a mapping")
-        by_server = self._split_by_server(self.headers, {})
-        try:
-            for headers in by_server.values():
-                check_headers(headers)
-        except ValueError as error:
-            raise _refuse_hidden("headers", str(error)) from error
-        is_common = not self._is_by_server(self.headers)
-        if isinstance(self.api_key, str):
-            self._require_one_origin("api_key")
-        if is_common and any(map(is_secret_header, self.headers)):
-            self._require_one_origin("headers")
-        if self._list_api_keys() and any(
-            name.casefold() == "authorization" for headers in by_server.values() for name in headers
-        ):
-            raise _refuse_hidden("headers", "no Authorization beside api_key, which is sent as one")
-
-    def _require_one_origin(self, name: str) -> None:
-        """Refuse a secret for all servers where they are not at one address."""
-        if not share_origin(self.servers.values()):
-            allowed = (
-                f"one of each server that is to get it, as {{{next(iter(self.servers))!r}: ...}}"
-            )
-            raise _refuse_hidden(name, f"{allowed}: the servers are at several addresses")
-
-    def _check_bodies(self) -> None:
-        if not isinstance(self.extra_body, Mapping):
-            raise _refuse("extra_body", self.extra_body, "a mapping")
-        try:
-            for body in self._split_by_server(self.extra_body, {}).values():
-                check_extra_body(thaw_value(body))
-        except ValueError as error:
-            raise _refuse("extra_body", dict(self.extra_body), str(error)) from error
-        try:
-            for names in self._split_by_server(self.leave_out, ()).values():
-                check_left_out(names)
-        except (ValueError, TypeError) as error:
-            raise _refuse("leave_out", self.leave_out, str(error)) from error
-        for name, count in dict(self.speculates).items():
-            is_count = count is None or (type(count) is int and 1 <= count <= MAX_DRAFTED_TOKENS)
-            if name not in self.servers or not is_count:
-                allowed = (
-                    f"a server of {', '.join(self.servers)} to 1 to {MAX_DRAFTED_TOKENS}, or None"
-                )
-                raise _refuse(f"speculates[{name!r}]", count, allowed)
+            raise refuse_option("model", self.model, names)
 
     def _check_loads(self) -> None:
         if self.concurrency is None:
@@ -358,7 +265,7 @@ class RunOptions:
             or isinstance(self.concurrency, str)
             or not self.concurrency
         ):
-            raise _refuse("concurrency", self.concurrency, allowed)
+            raise refuse_option("concurrency", self.concurrency, allowed)
         for value in self.concurrency:
             _check_number("concurrency", value, (1, MAX_CONCURRENCY), is_whole=True)
 
@@ -366,7 +273,9 @@ class RunOptions:
         for key, value in getattr(self, name).items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if key not in keys or not is_number or not 0 < value < math.inf:
-                raise _refuse(f"{name}[{key!r}]", value, f"a number above 0 of {', '.join(keys)}")
+                raise refuse_option(
+                    f"{name}[{key!r}]", value, f"a number above 0 of {', '.join(keys)}"
+                )
 
     def _freeze(self) -> None:
         for entry in fields(self):
@@ -406,7 +315,7 @@ def _check_number(
     ):
         noun = "a whole number" if is_whole else "a number"
         low, high = (f"{limit:f}".rstrip("0").rstrip(".") for limit in limits)
-        raise _refuse(name, value, f"{noun} from {low} to {high}")
+        raise refuse_option(name, value, f"{noun} from {low} to {high}")
 
 
 def _check_words(name: str, value: Any) -> None:
@@ -417,19 +326,7 @@ def _check_words(name: str, value: Any) -> None:
     """
     is_list = isinstance(value, Collection) and not isinstance(value, str | Mapping)
     if not is_list or not all(isinstance(word, str | Path) for word in value):
-        raise _refuse(name, value, "a tuple of texts")
-
-
-def _refuse_hidden(name: str, allowed: str) -> InputError:
-    """Return a refusal of a secret, which is not shown."""
-    problem = f"its value is not shown; allowed: {allowed}"
-    return InputError(problem, where=f"RunOptions.{name}", change="change it")
-
-
-def _refuse(name: str, value: object, allowed: str) -> InputError:
-    return InputError(
-        f"{value!r}; allowed: {allowed}", where=f"RunOptions.{name}", change="change it"
-    )
+        raise refuse_option(name, value, "a tuple of texts")
 
 
 _OPTIONAL_FIELDS = frozenset(entry.name for entry in fields(RunOptions) if entry.default is None)

@@ -1,7 +1,7 @@
 """What each server is sent of its own: an API key, headers, fields of the request's body.
 
 Invariant: no API key and no header's value is in any text, be it a repr, a refusal or a file. A
-secret that names no server is sent to one address only. Standard library only, as `run_options`.
+key that names no server is sent to one address only. Standard library only, as `run_options`.
 """
 
 from __future__ import annotations
@@ -92,6 +92,12 @@ class ServerAccess:
         key = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
         return {**key, **self.headers}
 
+    @property
+    def has_two_keys(self) -> bool:
+        """Whether a header would be sent in the key's place."""
+        names = {name.casefold() for name in self.headers}
+        return self.api_key is not None and "authorization" in names
+
     def mask_values(self, content: bytes) -> bytes:
         """Return what a server said without the secrets that it repeats.
 
@@ -109,7 +115,11 @@ NO_ACCESS = ServerAccess()
 def read_origin(url: str) -> tuple[str, str, int | None]:
     """Return scheme, host and port of an address."""
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname or "", parts.port or DEFAULT_PORTS.get(parts.scheme)
+    try:
+        port = parts.port
+    except ValueError:  # no port at all, such as 99999: nothing can be sent to it
+        port = None
+    return parts.scheme, parts.hostname or "", port or DEFAULT_PORTS.get(parts.scheme)
 
 
 def share_origin(urls: Iterable[str]) -> bool:
@@ -120,6 +130,24 @@ def share_origin(urls: Iterable[str]) -> bool:
 def is_secret_header(name: str) -> bool:
     """Return whether a header by its name carries a secret."""
     return _SECRET_WORDS.search(name) is not None
+
+
+def list_shared_headers(
+    urls: Mapping[str, str], access: Mapping[str, ServerAccess]
+) -> Iterator[str]:
+    """Yield the headers that by name are secrets, and of one value for several addresses.
+
+    Args:
+        urls: of the servers, by name.
+        access: of the servers.
+    """
+    servers: dict[tuple[str, str], list[str]] = {}
+    for name, url in urls.items():
+        for header, value in access.get(name, NO_ACCESS).headers.items():
+            servers.setdefault((header.casefold(), value), []).append(url)
+    for (header, _), addresses in servers.items():
+        if is_secret_header(header) and not share_origin(addresses):
+            yield header
 
 
 def check_api_key(key: str) -> None:
@@ -138,6 +166,8 @@ def check_headers(headers: Mapping[str, str]) -> None:
     Raises:
         ValueError: says what is allowed, without any value.
     """
+    if not isinstance(headers, Mapping):
+        raise ValueError("a mapping of names to values")  # noqa: TRY004 - of a user's value
     for name, value in headers.items():
         if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
             raise ValueError("a header's name is letters, digits and '-'")
@@ -153,6 +183,8 @@ def check_extra_body(body: Mapping[str, Any]) -> None:
     Raises:
         ValueError: names the field, and the flag that sets it.
     """
+    if not isinstance(body, Mapping):
+        raise ValueError("a mapping of fields to values")  # noqa: TRY004 - of a user's value
     for name in body:
         if name in OWNED_FIELDS:
             raise ValueError(f"{name!r} is set by Tandem: {OWNED_FIELDS[name]}")

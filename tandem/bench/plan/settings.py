@@ -113,15 +113,16 @@ def complete_options(
         settings,
         warm_up=options.warm_up,
         extras=frozenset(options.record),
-        access=options.list_access(),
+        access=options.server_options().list_access(),
     )
 
 
 def complete_arms(arms: Sequence[ManifestArm], options: RunOptions) -> tuple[ManifestArm, ...]:
     """Return the arms with what the options say of each: requests, and speculation."""
-    access = options.list_access()
-    bodies = options.list_bodies()
-    left_out = options.list_left_out()
+    server_options = options.server_options()
+    access = server_options.list_access()
+    bodies = server_options.list_bodies()
+    left_out = server_options.list_left_out()
     arms_with_requests = (
         msgspec.structs.replace(
             arm,

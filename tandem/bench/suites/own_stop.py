@@ -53,6 +53,8 @@ def check_answer(record: RequestRecord, prompt: Prompt, *, is_forced: bool) -> C
     if is_forced and is_limit_end(finish_reason):
         text = cut_own_stop(record)
         finish_reason = "stop"
+    if text is None and _is_empty(record):
+        text = ""
     if text is None:
         return None
     return check_content(
@@ -62,6 +64,11 @@ def check_answer(record: RequestRecord, prompt: Prompt, *, is_forced: bool) -> C
         reasoning=record.reasoning,
         tool_calls=record.tool_calls,
     )
+
+
+def _is_empty(record: RequestRecord) -> bool:
+    """Return whether an answer has nothing, wherever the model stopped."""
+    return not (record.text.strip() or record.reasoning or record.tool_calls)
 
 
 def cut_own_stop(record: RequestRecord) -> str | None:

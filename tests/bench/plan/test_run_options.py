@@ -41,7 +41,6 @@ def make_options(**options: Any) -> RunOptions:
         ({"model": ""}, "model: ''; allowed: one for all servers"),
         ({"api_key": "secret"}, "api_key: its value is not shown; allowed: one of each server"),
         ({"api_key": {"draft": "se cret"}}, "api_key: its value is not shown; allowed: a key of"),
-        ({"headers": {"x-api-key": "secret"}}, "headers: its value is not shown; allowed: one of"),
         ({"headers": {"draft": {"a b": "secret"}}}, "headers: its value is not shown; allowed: a"),
         (
             {"extra_body": {"seed": 1}},
@@ -49,6 +48,15 @@ def make_options(**options: Any) -> RunOptions:
         ),
         ({"leave_out": ("model",)}, "leave_out: ('model',); allowed: 'model'; allowed: max_tokens"),
         ({"speculates": {"draft": 0}}, "speculates['draft']: 0; allowed: a server of plain, draft"),
+        (
+            {"ignore_eos": True, "leave_out": ("max_tokens",)},
+            "leave_out: ('max_tokens',); allowed: no",
+        ),
+        (
+            {"headers": "x-key: secret"},
+            "headers: its value is not shown; allowed: a mapping of names",
+        ),
+        ({"headers": {"draft": 5}}, "headers: its value is not shown; allowed: a mapping of names"),
         ({"size": "small"}, "size: 'small'; allowed: 'quick', 'default', 'full'"),
         ({"suites": "real"}, "suites: 'real'; allowed: a tuple of texts"),
         ({"classes": (1,)}, "classes: (1,); allowed: a tuple of texts"),
