@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 VARIABLE_PREFIX = "env:"
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# longer words, and words of mixed letters and digits, are more likely to be a key
-USUAL_WORD = re.compile(r"([A-Z]{0,15}|[a-z]{0,15})[0-9]{0,3}")
+# small letters, long words, and words of mixed letters and digits are more likely to be a key
+USUAL_WORD = re.compile(r"[A-Z]{0,15}[0-9]{0,3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +269,7 @@ def _read_variable(flag: str, variable: str) -> str:
 
 def _is_usual(variable: str) -> bool:
     """Return whether a text is a variable's name, and no key that looks like one."""
-    has_one_case = variable in {variable.upper(), variable.lower()}
-    return has_one_case and all(map(USUAL_WORD.fullmatch, variable.split("_")))
+    return all(map(USUAL_WORD.fullmatch, variable.split("_")))
 
 
 def _name_variable(variable: str) -> str:

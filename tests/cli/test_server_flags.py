@@ -88,6 +88,7 @@ def test_a_key_for_all_goes_to_both_models_of_one_address(servers, tmp_path):
         ("--api-key-env", LONG_KEY),
         ("--api-key-env", f"a={LONG_KEY}"),
         ("--api-key-env", "sk-ant-0123-abcdef"),
+        ("--api-key-env", "a=sk_live_abcdef"),
         ("--api-key-env", "c2VjcmV0LWtleQ=="),
         ("--api-key-env", f"{LONG_KEY}=KEY_A"),
         ("--header", LONG_KEY),
@@ -99,7 +100,7 @@ def test_a_key_for_all_goes_to_both_models_of_one_address(servers, tmp_path):
 def test_what_may_be_a_key_is_not_echoed(servers, tmp_path, capsys, flag, text):
     code = measure(servers, tmp_path, flag, text)
     screen = "".join(capsys.readouterr())
-    parts = (LONG_KEY, "sk-ant-0123", "c2VjcmV0LWtleQ")
+    parts = (LONG_KEY, "sk-ant-0123", "c2VjcmV0LWtleQ", "sk_live")
     assert (code, [part for part in parts if part in screen]) == (2, [])
 
 
@@ -191,6 +192,8 @@ def test_quality_takes_keys_too_and_sends_the_runs_fields(servers, tmp_path):
         ("--extra-body", "[1]", "allowed: a JSON object"),
         ("--extra-body", "top_p=0.9", "'0.9'; allowed: a JSON object"),
         ("--extra-body", '{"top_p": 0.9', "is not JSON"),
+        ("--extra-body", '{"top_p": NaN}', "not JSON: Out of range"),
+        ("--extra-body", '{"stop": "\\ud800"}', "not JSON: "),
         ("--leave-out", "messages", "'messages'; allowed: max_tokens"),
         ("--leave-out", "c=seed", "--leave-out names no arm of this run; allowed: a, b"),
         ("--header", "content-type:text/plain", "content-type is set by Tandem itself"),

@@ -56,6 +56,14 @@ ARM_FIELDS = (
     "left_out",
 )
 
+FLAGS = {
+    "headers": "--header",
+    "extra_body": "--extra-body and --ignore-eos",
+    "left_out": "--leave-out",
+    "speculation": "--speculates",
+}
+"""The flags of an arm's fields, where their names differ."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHistory:
@@ -117,10 +125,8 @@ def continue_manifest(before: RunManifest, now: RunManifest, folder: Path) -> Ru
         )
         if old_text != new_text:
             problem = f"{name} was {old_text} when this run began and is {new_text} now"
-            change = (
-                f"leave it out, give the same {name.partition('[')[0]} again, or begin another run:"
-                " --out DIR"
-            )
+            setting = FLAGS.get(name.rpartition(".")[2], name.partition("[")[0])
+            change = f"leave it out, give the same {setting} again, or begin another run: --out DIR"
             raise InputError(problem, where=str(folder / FILE), change=change)
     arms = [
         msgspec.structs.replace(

@@ -192,7 +192,7 @@ def check_extra_body(body: Mapping[str, Any]) -> None:
     if not isinstance(template, Mapping):
         raise ValueError("chat_template_kwargs is a JSON object")  # noqa: TRY004 - of a user's text
     try:
-        json.dumps(body, allow_nan=False)
+        json.dumps(body, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:
         raise ValueError(f"not JSON: {error}") from error
 
