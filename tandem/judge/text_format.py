@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 
 import msgspec
@@ -358,9 +358,18 @@ def mentions_speculation(verdict: Verdict) -> bool:
 def list_notes(verdict: Verdict) -> tuple[str, ...]:
     """Return the notes, without those on acceptance where nobody says that an arm speculates."""
     if mentions_speculation(verdict):
-        return verdict.notes
+        return (*verdict.notes, *_explain_absent_acceptance(verdict))
     is_of_speculation = re.compile("|".join(_SPECULATION_METRICS)).search
     return tuple(note for note in verdict.notes if not is_of_speculation(note))
+
+
+def _explain_absent_acceptance(verdict: Verdict) -> Iterator[str]:
+    """Yield why no acceptance is shown of arms that are said to speculate."""
+    shown_arms = {row.arm for row in filter_speculation(verdict)}
+    sentences = {row.arm: row.sentence for row in reversed(verdict.acceptance)}
+    for arm in verdict.speculating:
+        if arm not in shown_arms and sentences.get(arm):
+            yield f"no acceptance of {arm} is shown. {sentences[arm]}"
 
 
 def format_verdict(headline: Headline) -> str:
@@ -373,12 +382,17 @@ def filter_speculation(verdict: Verdict) -> tuple[ClassAcceptance, ...]:
     """Return the acceptance to show: figures of arms that speculate, by manifest or by figure.
 
     Nothing is shown where neither the manifest nor a server's counters say that an arm speculates.
+    One token a chunk is no figure: a server that speculates may send each token by itself.
     """
     if not mentions_speculation(verdict):
         return ()
     rows = [row for row in verdict.acceptance if row.acceptance_length is not None]
     arms = {row.arm for row in rows if (row.acceptance_length or 0) > _LEAST_SPECULATION}
-    return tuple(row for row in rows if row.arm in arms or row.arm in verdict.speculating)
+    return tuple(
+        row
+        for row in rows
+        if row.arm in arms or (row.arm in verdict.speculating and row.method in _COUNTED)
+    )
 
 
 def select_cells(verdict: Verdict, headline: Headline) -> tuple[CellVerdict, ...]:

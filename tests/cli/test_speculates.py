@@ -38,17 +38,22 @@ def test_a_server_that_is_said_to_speculate_has_its_acceptance(tmp_path, capsys)
     assert SECTION in render(tmp_path, capsys)
 
 
-def test_acceptance_of_one_token_a_step_is_shown_too(tmp_path, capsys):
-    measure(tmp_path, "--speculates", "b", bursts="1")
-    rows = render(tmp_path, capsys).partition(SECTION)[2].splitlines()
-    assert rows[1].split()[:4] == ["all", "b", "1.00", "1.00"]
+def test_acceptance_is_not_mentioned_where_nobody_says_so(tmp_path, capsys):
+    measure(tmp_path)
+    screen = render(tmp_path, capsys)
+    assert [text for text in (SECTION, "no acceptance of") if text in screen] == []
 
 
 @pytest.mark.parametrize(
-    ("flags", "schedule"),
-    [((), {}), (("--speculates", "b"), {"fault": "no_usage"})],
-    ids=["nobody says so", "no figure"],
+    ("schedule", "reason"),
+    [
+        ({"bursts": "1"}, "1 where a server sends each token by itself"),
+        ({"fault": "no_usage"}, "No answer whose tokens the server counted"),
+    ],
+    ids=["a chunk a token", "no count"],
 )
-def test_no_section_stands_without_a_figure(tmp_path, capsys, flags, schedule):
-    measure(tmp_path, *flags, **schedule)
-    assert "acceptance:" not in render(tmp_path, capsys)
+def test_a_note_stands_in_place_of_a_section_without_a_figure(tmp_path, capsys, schedule, reason):
+    measure(tmp_path, "--speculates", "b", **schedule)
+    screen = " ".join(render(tmp_path, capsys).split())
+    assert (SECTION in screen, "no acceptance of b is shown." in screen) == (False, True)
+    assert reason in screen
