@@ -18,7 +18,7 @@ from tandem.bench.figures.request_table import UNKNOWN
 from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge import comparability, schema
 from tandem.judge.decision import compare_lengths
-from tandem.judge.forced_length import describe_forced_lengths
+from tandem.judge.equal_length import describe_forced_lengths
 from tandem.judge.interval import estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, LENGTH_METRIC, RequestPairing
 from tandem.judge.quantile_curve import FEWEST_PROMPTS

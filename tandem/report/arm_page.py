@@ -14,7 +14,7 @@ from tandem.bench.figures.summary import FILE, RecordSummary, SummaryCell
 from tandem.bench.plan.schedule import LoadLevel
 from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.judge import text_format as fmt
-from tandem.judge.forced_length import describe_forced_lengths
+from tandem.judge.equal_length import describe_forced_lengths
 from tandem.judge.schema import Verdict
 from tandem.report import acceptance, appendix, distributions, time_series
 from tandem.report.chart_page import PageHeader, render_page

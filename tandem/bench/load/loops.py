@@ -32,7 +32,7 @@ from tandem.bench.plan.server_access import IGNORE_EOS
 from tandem.bench.plan.settings import RunSettings
 from tandem.bench.records.manifest import ServerOffers, Timeouts
 from tandem.bench.records.record import RequestRecord
-from tandem.bench.suites.own_stop import check_answer
+from tandem.bench.suites.model_stop import check_answer
 from tandem.bench.suites.prompt import Prompt
 from tandem.errors import TandemError
 

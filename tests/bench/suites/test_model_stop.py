@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tandem.bench.records.record import SCHEMA, RequestRecord
-from tandem.bench.suites.own_stop import check_answer
+from tandem.bench.suites.model_stop import check_answer
 from tandem.bench.suites.prompt import Prompt
 
 PROMPT = Prompt(id="p", class_="c", prompt="Tell me about it.")

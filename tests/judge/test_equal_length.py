@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from observed import Asked, observed
 
-from tandem.judge.forced_length import FORCED_SENTENCE, describe_forced_lengths
+from tandem.judge.equal_length import FORCED_SENTENCE, describe_forced_lengths
 
 
 def describe(*requests: Asked, is_forced: bool = True) -> list[str]:
