@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from bench_cli import Pair, without_page
 from independent_server import MODEL, Schedule
+from plain_server import PlainAnswer, plain_server
 
 from tandem.cli.program import main
 
@@ -134,13 +135,16 @@ def test_a_resumed_run_reads_the_headers_again(servers, tmp_path, monkeypatch, c
     assert list_values(servers.servers[0], "api-key") == {"another-key-of-a"}
 
 
-def test_no_key_follows_a_redirect(servers, tmp_path, capsys):
-    first, second = servers.servers
-    first.default = Schedule(fault="redirect")
-    code = measure(servers, tmp_path, "--api-key-env", "a=KEY_A")
-    first.default = second.default
-    assert (code, "the server redirects" in capsys.readouterr().err) == (2, True)
-    assert list_values(second, "authorization") <= {None}
+def test_no_key_follows_a_redirect_to_another_host(tmp_path, capsys):
+    with plain_server({}) as target:
+        place = f"Location: {target.url}/v1/models"
+        moved = PlainAnswer(status="307 Temporary Redirect", headers=(place,))
+        with plain_server({"/v1/models": moved}) as server:
+            arm = ["--baseline", server.url, "--api-key-env", "KEY_A"]
+            code = main(["bench", "run", *arm, "--out", str(tmp_path / "out")])
+    error = capsys.readouterr().err
+    assert (code, "the server redirects" in error, KEY_A in error) == (2, True, False)
+    assert target.paths == []
 
 
 def test_a_key_that_a_server_repeats_is_hidden(servers, tmp_path, capsys):
