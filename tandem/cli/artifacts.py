@@ -254,8 +254,15 @@ def stage_task(
 
 
 def _open_store(context: BucketContext) -> ObjectStore:
-    from tandem.artifacts.store import open_store  # noqa: PLC0415 - boto3
+    """Return the bucket, once the credentials are known to be of the environment's account.
 
+    Raises:
+        TandemError: they are not, in words for a person; the store's own are for a pod.
+    """
+    from tandem.artifacts.store import open_store  # noqa: PLC0415 - boto3
+    from tandem.ops.account import require_account  # noqa: PLC0415
+
+    require_account(context.environment)
     # where boto3's own chain looks for it
     os.environ["AWS_DEFAULT_REGION"] = context.environment.region
     return open_store(context.bucket)

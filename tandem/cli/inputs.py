@@ -52,7 +52,9 @@ class CommandInputs:
             suggestions = difflib.get_close_matches(name, experiments, n=1)
             if suggestions:
                 change = f"did you mean {suggestions[0]!r}?"
-            problem = f"{environment.name} hosts no experiment {name!r}"
+            problem = "no experiment is named"
+            if name:
+                problem = f"{environment.name} hosts no experiment {name!r}"
             raise InputError(problem, where="--experiment", change=change)
         return experiments[name]
 

@@ -13,11 +13,18 @@ import msgspec
 from tandem.artifacts.store import ObjectStore
 from tandem.cli.console import VerbatimText, print_json, print_rows
 from tandem.cli.flags import EnvironmentName, Name, RunFolder
-from tandem.cli.run_timeline import EXIT_CODES
+from tandem.cli.run_timeline import EXIT_CODES, locate_report
 from tandem.cli.runs import open_client
 from tandem.cli.selection import DEFAULTS, Selection
-from tandem.cli.sweep_results import PATCH_FILE, find_decision, format_decision, write_decision
+from tandem.cli.sweep_results import (
+    PAGE_FILE,
+    PATCH_FILE,
+    find_decision,
+    format_decision,
+    write_decision,
+)
 from tandem.errors import ExitCode
+from tandem.judge.schema import REPORT_FILE
 from tandem.judge.sweep_record import SweepRecord
 from tandem.run.round_records import VERDICT_TEXT, download_results
 from tandem.run.run_client import RunClient, name_people
@@ -60,6 +67,8 @@ def results(
 
     code = EXIT_CODES[record.state]
     url = store.url(prefix)
+    report_url = locate_report(client, record, tuple(steps.values()))
+    report_path = out / REPORT_FILE if out is not None and report_url else None
     if selection.as_json:
         document = {
             "run": run,
@@ -67,13 +76,17 @@ def results(
             "verdict": record.verdict,
             "text": text,
             "url": url,
+            "report": str(report_path or report_url) or None,
             "folder": str(out) if out else None,
         }
         print_json(document, code)
         return code
     print(text.rstrip())
-    report = quote_command("tandem", "bench", "report", str(out))
-    print_rows([("results", VerbatimText(url)), *_list_folder_rows(out, report)])
+    print_rows([("results", VerbatimText(url))])
+    if report_url:
+        print_rows([("report", VerbatimText(str(report_path or report_url)))])
+    command = quote_command("tandem", "bench", "report", str(out))
+    print_rows(_list_folder_rows(out, command))
     return code
 
 
@@ -106,6 +119,8 @@ def _print_decision(
         return code
     for line in format_decision(decision):
         print(line)
+    if out is not None:
+        print_rows([("report", VerbatimText(str(out / PAGE_FILE)))])
     patch = quote_command("git", "apply", f"{out}/{PATCH_FILE}") if PATCH_FILE in names else ""
     print_rows(_list_folder_rows(out, patch))
     return code

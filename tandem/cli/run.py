@@ -15,7 +15,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 import msgspec
@@ -34,7 +34,7 @@ from tandem.cli.flags import (
     require_range,
 )
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
-from tandem.cli.run_draft import RunDraft, draft_run
+from tandem.cli.run_draft import RunDraft, draft_offline, draft_run
 from tandem.cli.run_screen import list_plan_rows, plan_as_dict
 from tandem.cli.run_timeline import RunTimeline, describe_return
 from tandem.cli.selection import DEFAULTS, Selection
@@ -69,6 +69,7 @@ def run(
     resume: Annotated[str | None, Parameter(metavar="RUN")] = None,
     accept_unarmed: bool = False,
     dry_run: bool = False,
+    offline: bool = False,
     detach: bool = False,
     yes: bool = False,
     verbose: bool = False,
@@ -80,7 +81,7 @@ def run(
         experiment: name of the experiment; not with --resume
         env: the environment
         hours: how long the lease lasts; the fleet stops at its end even if in use (not with --until
-            stage)
+            stage; with --dry-run default: as many as one lease of the run needs)
         until: end after this step: stage (the models; raises no node) or compile (the artifacts)
         quick: three classes, short answers
         full: every prompt, with answers as long as its suite states
@@ -94,6 +95,7 @@ def run(
         resume: continue a run that waits for another lease
         accept_unarmed: go on even if one of the stops is not armed; the lease says so
         dry_run: print the plan, and request nothing
+        offline: with --dry-run: plan from the declared files alone, before there is an account
         detach: request the run, and do not follow it
         yes: do not ask for confirmation
         verbose: also print every note of a step
@@ -115,7 +117,11 @@ def run(
     }
     if resume:
         _refuse_flags(new_run_flags)
-    if until != "stage" and hours is None:
+    else:
+        inputs.find_experiment(environment, experiment or "")
+    if offline:
+        _require_offline_plan(resume, dry_run=dry_run)
+    if until != "stage" and hours is None and not dry_run:
         change = "add the lease's hours, for example --hours 8 (only --until stage needs none)"
         raise InputError("--hours is missing", where="tandem run", change=change)
     if until and rounds:
@@ -137,6 +143,9 @@ def run(
         accept_unarmed=accept_unarmed,
         budget_usd=budget_usd,
     )
+    if offline:
+        draft = draft_offline(inputs, environment, _name_request(asked_request, current_time()))
+        return _print_dry_run(draft, as_json=selection.as_json)
     try:
         client = RunClient(environment)
         draft = _draft_request(client, inputs, asked_request, resume)
@@ -166,14 +175,32 @@ def _draft_request(
         TandemError: it is refused, or an external service failed.
     """
     caller = require_account(client.environment, client.session)
-    now = current_time()
-    prefix = request.experiment[:MAX_ID_PREFIX_CHARACTERS].rstrip("-")
-    run = request.run or f"{prefix}-{now:%Y%m%d-%H%M%S}"
-    request = msgspec.structs.replace(request, run=run, at=now.isoformat())
+    request = _name_request(request, current_time())
     earlier_run = client.read_run(resume) if resume else None
     if earlier_run is not None:
         request = _resume_request(earlier_run, request)
     return draft_run(client, inputs, request, caller, earlier_run)
+
+
+def _name_request(request: RunRequest, now: datetime) -> RunRequest:
+    """Return the request with its moment, and with a name where it has none."""
+    prefix = request.experiment[:MAX_ID_PREFIX_CHARACTERS].rstrip("-")
+    run = request.run or f"{prefix}-{now:%Y%m%d-%H%M%S}"
+    return msgspec.structs.replace(request, run=run, at=now.isoformat())
+
+
+def _require_offline_plan(resume: str | None, *, dry_run: bool) -> None:
+    """Refuse what nobody can do without the account.
+
+    Raises:
+        InputError: a run is to be requested or resumed.
+    """
+    if resume:
+        problem = "--resume cannot be used with --offline: the run's steps lie in the bucket"
+        raise InputError(problem, where="tandem run", change="leave out --offline")
+    if not dry_run:
+        problem = "--offline without --dry-run: a run is requested in the account"
+        raise InputError(problem, where="tandem run", change="add --dry-run")
 
 
 def _print_plan(draft: RunDraft, *, as_json: bool) -> None:

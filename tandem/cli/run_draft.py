@@ -16,7 +16,9 @@ from tandem.cli.fleet import format_span
 from tandem.cli.image_digests import resolve_digest
 from tandem.cli.inputs import CommandInputs
 from tandem.cli.raise_check import RaiseCheck, build_unarmed_error, check_raise
+from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment
+from tandem.declarations.names import bucket_name
 from tandem.declarations.spec_digest import compute_spec_digest
 from tandem.errors import ExternalError, InputError, TandemError
 from tandem.guard.fleet_start import RaiseRequest
@@ -28,7 +30,7 @@ from tandem.ops.status import current_time
 from tandem.run import run_plan
 from tandem.run.run_client import BEAT_LIMIT, RunClient, name_people
 from tandem.run.run_keys import find_run_id_fault, lease_run
-from tandem.run.run_refusals import list_refusals
+from tandem.run.run_refusals import list_plan_faults, list_refusals
 from tandem.run.run_values import RunRecord, RunRequest, estimate_round_s
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 
@@ -68,6 +70,7 @@ class RunDraft:
         faults: why it would be refused now.
         runner_faults: why nobody would take it up.
         findings: of doctor's checks, those that are not ok.
+        is_offline: whether no account was read, so that the plan is the files' alone.
     """
 
     inputs: run_plan.RunPlanInputs
@@ -77,6 +80,36 @@ class RunDraft:
     faults: Sequence[TandemError]
     runner_faults: Sequence[TandemError]
     findings: Sequence[Finding]
+    is_offline: bool = False
+
+
+def draft_offline(inputs: CommandInputs, environment: Environment, request: RunRequest) -> RunDraft:
+    """Return a run as the declared files alone plan it: the bucket counts as empty.
+
+    Raises:
+        InputError: the environment hosts no such experiment, or the id names no run.
+    """
+    experiment = _find_experiment(inputs, environment, request)
+    needs = merge_needs(list_needs(environment.name, [experiment], inputs.catalogue))
+    rows = survey_bucket(bucket_name(environment), needs, stored_sets=())
+    plan_inputs = run_plan.RunPlanInputs(
+        environment=environment,
+        experiment=experiment,
+        catalogue=inputs.catalogue,
+        gaps=run_plan.find_gaps(rows),
+        request=request,
+    )
+    plan_inputs = run_plan.complete_hours(plan_inputs)
+    return RunDraft(
+        inputs=plan_inputs,
+        now=current_time(),
+        estimate=run_plan.estimate_run(plan_inputs),
+        check=RaiseCheck(),
+        faults=list_plan_faults(plan_inputs),
+        runner_faults=(),
+        findings=(),
+        is_offline=True,
+    )
 
 
 def draft_run(
@@ -126,13 +159,10 @@ def _read_plan_inputs(
 ) -> run_plan.RunPlanInputs:
     environment = client.environment
     catalogue = inputs.catalogue
-    experiment = inputs.find_experiment(environment, request.experiment)
-    if sentence := find_run_id_fault(request.run):
-        raise InputError(sentence, where="--run", change="write another name")
-
+    experiment = _find_experiment(inputs, environment, request)
     steps = client.read_steps(request.run) if is_resumed else ()
     spec_digest = compute_spec_digest(environment, experiment, catalogue)
-    return run_plan.RunPlanInputs(
+    plan_inputs = run_plan.RunPlanInputs(
         environment=environment,
         experiment=experiment,
         catalogue=catalogue,
@@ -141,6 +171,20 @@ def _read_plan_inputs(
         done_steps=frozenset(step.step for step in steps if step.state == "done"),
         measured_minutes=estimate_round_s(steps) / 60,
     )
+    return run_plan.complete_hours(plan_inputs)
+
+
+def _find_experiment(
+    inputs: CommandInputs, environment: Environment, request: RunRequest
+) -> Experiment:
+    """Return the experiment of a request.
+
+    Raises:
+        InputError: the environment hosts no such experiment, or the id names no run.
+    """
+    if sentence := find_run_id_fault(request.run):
+        raise InputError(sentence, where="--run", change="write another name")
+    return inputs.find_experiment(environment, request.experiment)
 
 
 def _read_gaps(

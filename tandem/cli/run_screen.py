@@ -16,9 +16,16 @@ from tandem.cli.money import format_prepayment, format_price
 from tandem.cli.raise_check import list_fleet_rows, list_stop_rows
 from tandem.cli.run_draft import RunDraft
 from tandem.run import run_plan
+from tandem.run.run_refusals import find_fleet_fault
+from tandem.run.run_values import RunRequest
 from tandem.run.starts_options import StartsOption, compare_starts
 from tandem.shell_command import build_tandem_command
 
+UNASKED = (
+    "the account: quotas and reservation, the fleet and its stops",
+    "the bucket: it counts as empty, so every model is staged and every artifact is compiled",
+    "the cluster: the runner and the files that it has",
+)
 # a step of the journal, without its number -> the row of the plan that it is part of
 PHASES = {
     "round": "measure",
@@ -54,6 +61,12 @@ def list_plan_rows(draft: RunDraft) -> Iterator[TextRow]:
         yield from _list_money_rows(draft)
     else:
         yield "total", f"{_format_size(estimate)}  no node"
+    if draft.is_offline:
+        fleet_fault = find_fleet_fault(inputs)
+        if fleet_fault is not None:
+            yield "before it", f"{fleet_fault.change}: {fleet_fault.problem}"
+        for index, unasked in enumerate(UNASKED):
+            yield "not asked" if index == 0 else "", unasked
 
 
 def _list_arm_rows(inputs: run_plan.RunPlanInputs) -> Iterator[TextRow]:
@@ -120,15 +133,21 @@ def _list_money_rows(draft: RunDraft) -> Iterator[TextRow]:
         "total",
         f"{_format_size(estimate)}  {estimate.node_minutes:.0f} node-minutes at {price}",
     )
-    if estimate.leases > 1:
-        resume = build_tandem_command("run", request.environment, "--resume", request.run)
-        leases = f"{estimate.leases} of {request.hours:g} h"
-        yield "leases", f"{leases}: between two the run waits for {resume} --hours H"
+    yield "leases", _format_leases(estimate, request)
     if request.kind == "run":
         for option in list_starts_options(draft.inputs):
             yield "" if option.starts > 1 else "starts", _format_starts(option, request.rounds)
-    deadline = draft.now + timedelta(hours=request.hours)
-    yield from list_stop_rows(deadline, draft.check.paths, draft.now)
+    if not draft.is_offline:
+        deadline = draft.now + timedelta(hours=request.hours)
+        yield from list_stop_rows(deadline, draft.check.paths, draft.now)
+
+
+def _format_leases(estimate: run_plan.RunEstimate, request: RunRequest) -> str:
+    if estimate.leases == 1:
+        return f"1 of {request.hours:g} h: --hours {request.hours:g}"
+    resume = build_tandem_command("run", request.environment, "--resume", request.run)
+    leases = f"{estimate.leases} of {request.hours:g} h"
+    return f"{leases}: between two the run waits for {resume} --hours H"
 
 
 def list_starts_options(inputs: run_plan.RunPlanInputs) -> Sequence[StartsOption]:
@@ -178,6 +197,7 @@ def plan_as_dict(draft: RunDraft) -> dict[str, Any]:
         "starts": starts,
         "tasks": tasks,
         "stops": [path_as_dict(path) for path in draft.check.paths],
+        "not_asked": list(UNASKED) if draft.is_offline else [],
     }
 
 

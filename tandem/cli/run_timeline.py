@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,10 +21,11 @@ from tandem.bench.records.terminal_text import fit_line, wrap_text
 from tandem.cli.console import VerbatimText, open_console, print_json, print_rows
 from tandem.cli.fleet import TextRow, format_span
 from tandem.errors import ExitCode, ExternalError
+from tandem.judge.schema import REPORT_FILE
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.status import current_time
 from tandem.run.run_client import BEAT_LIMIT, RunClient
-from tandem.run.run_keys import PAIR_STEP
+from tandem.run.run_keys import PAIR_STEP, results_prefix
 from tandem.run.run_plan import RunEstimate
 from tandem.run.run_values import RunRecord, RunState, StepRecord
 from tandem.shell_command import build_tandem_command
@@ -197,6 +198,7 @@ class RunTimeline:
         """Print a run's state, cost and next step; return the exit code that says so."""
         code = EXIT_CODES[record.state]
         command = _describe_next(self.client, record)
+        report_url = locate_report(self.client, record, self.steps)
         if self.as_json:
             figures = {
                 "node_minutes": round(record.node_s / 60, 2),
@@ -206,9 +208,11 @@ class RunTimeline:
                 "steps": msgspec.to_builtins(self.steps),
                 **figures,
             }
-            print_json(document | {"next": command}, code)
+            print_json(document | {"report": report_url or None, "next": command}, code)
         else:
             print_rows(self._list_conclusion_rows(record))
+            if report_url:
+                print_rows([("report", VerbatimText(report_url))])
             print_rows([("next", VerbatimText(command))])
         return code
 
@@ -264,6 +268,14 @@ def describe_return(client: RunClient, run: str) -> str:
         for verb in ("follow", "cancel")
     ]
     return f"come back: {commands[0]}; cancel: {commands[1]}"
+
+
+def locate_report(client: RunClient, record: RunRecord, steps: Sequence[StepRecord]) -> str:
+    """Return the URL of a judged run's report; empty before, and of a sweep, which stores none."""
+    judge = next((step for step in steps if step.step == JUDGE_STEP), None)
+    if judge is None or judge.state != "done" or judge.result.get("decision"):
+        return ""
+    return client.config.url(f"{results_prefix(record.experiment, record.run)}{REPORT_FILE}")
 
 
 def _describe_next(client: RunClient, record: RunRecord) -> str:

@@ -19,6 +19,7 @@ from cyclopts import App, Parameter
 
 from tandem.cli import fleet
 from tandem.cli.console import (
+    VerbatimText,
     ask_consent,
     format_count,
     print_json,
@@ -31,9 +32,11 @@ from tandem.cli.run import wait_for_answer
 from tandem.cli.run_timeline import RunTimeline, count_usd
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError
+from tandem.judge.schema import REPORT_FILE
 from tandem.ops.account import require_account
 from tandem.ops.status import current_time
 from tandem.run.run_client import RunClient
+from tandem.run.run_keys import results_prefix
 from tandem.run.run_values import RunRecord, RunRequest, StepRecord
 from tandem.shell_command import build_tandem_command
 
@@ -63,7 +66,12 @@ def list_runs(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitC
     code = ExitCode.EXTERNAL_FAILURE if unread else ExitCode.DONE
     if selection.as_json:
         rows = [
-            msgspec.to_builtins(record) | {"usd": count_usd(client, record)} for record in records
+            msgspec.to_builtins(record)
+            | {
+                "usd": count_usd(client, record),
+                "results": client.config.url(results_prefix(record.experiment, record.run)),
+            }
+            for record in records
         ]
         print_json({"environment": env, "runs": rows, "unread": unread}, code)
         return code
@@ -73,6 +81,9 @@ def list_runs(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitC
         ((record.run, _format_run(client, record)) for record in records), label_columns=width
     )
     print_rows(("unknown", f"{run}: {problem}") for run, problem in unread.items())
+    if records:
+        results_url = client.config.url(results_prefix("EXPERIMENT", "RUN"))
+        print_rows([("results", VerbatimText(f"{results_url}, once judged with {REPORT_FILE}"))])
     return code
 
 
@@ -146,12 +157,14 @@ def print_logs(
     if step is not None and not steps:
         change = f"{build_tandem_command(f'runs show {run}', env)} names them"
         raise InputError(f"it has no step {step}", where=f"run {run}", change=change)
-    span = _find_span(steps, current_time())
+    jobs = None if step is None else {job for row in steps for job in row.jobs}
+    if jobs is not None and not jobs:
+        print_line(f"step {step} ran no Job, so it has no log", stderr=True)
     source = "CloudWatch"
-    lines = client.read_pod_logs(run, *span)
+    lines = client.read_pod_logs(run, *_find_span(steps, current_time()), jobs)
     if not lines:
         source = "the tails that the runner kept"
-        lines = list(client.read_tails(run, *span))
+        lines = list(client.read_tails(run, jobs))
     print_line(f"{format_count(len(lines), 'line')}, from {source}", stderr=True)
     document = {
         "run": run,

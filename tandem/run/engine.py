@@ -120,6 +120,7 @@ class RunEngine:
         work.name = strip_pair(spec.name)
         work.attempts = record.attempts
         work.result = dict(record.result)
+        work.jobs = record.jobs
         started_at = record.started_at
         if work.has_lease:  # the hours that a run waited belong to no step
             started_at = max(started_at, work.journal.run.leases[-1].raised_at)
@@ -258,6 +259,7 @@ class RunEngine:
             state=progress.state,
             note=progress.note,
             result=progress.result,
+            jobs=self.work.jobs,
             attempts=record.attempts if progress.attempts is None else progress.attempts,
             ended_at=self.work.world.now().isoformat() if is_over else None,
         )
@@ -350,7 +352,8 @@ class RunEngine:
             changes = {"state": "failed", "ended_at": self.work.world.now().isoformat()}
 
         self._begin_step(at, name, {"state": end.state, "reason": end.reason})
-        journal.write_step(index, msgspec.structs.replace(record, note=end.reason, **changes))
+        changes |= {"note": end.reason, "jobs": self.work.jobs}
+        journal.write_step(index, msgspec.structs.replace(record, **changes))
         self.work.world.log(f"{record.step}: {end.reason}")
 
     def _advance_end(self, work: StepWork) -> StepProgress:

@@ -92,9 +92,10 @@ def start_job(
             if variable["name"] in values:
                 variable["value"] = values[variable["name"]]
 
+    name = name_job(work.run, cron_job, attempt)
     own_labels = {RUN_LABEL: work.run, STEP_LABEL: work.name}
     metadata = {
-        "name": name_job(work.run, cron_job, attempt),
+        "name": name,
         "namespace": work.namespace,
         "labels": template.get("metadata", {}).get("labels", {}) | own_labels,
     }
@@ -105,6 +106,7 @@ def start_job(
         "spec": template["spec"],
     }
     work.world.cluster.create_job(work.namespace, body)
+    work.add_job(name)
 
 
 def _pin_image(image: str, digest: str) -> str:
@@ -136,6 +138,7 @@ def look_at_job(work: StepWork, name: str) -> JobLook:
     if job is None:
         return JobLook(name=name, state="absent")
     _require_own_job(work, job)
+    work.add_job(name)
     pods = _list_job_pods(work, name)
     statuses = list(chain.from_iterable(map(list_container_statuses, pods)))
     failure = _find_last_failure(statuses)

@@ -12,7 +12,7 @@ value); Fluent Bit's record of a container.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -193,12 +193,15 @@ class RunClient:
         with name_people(self.environment, _find_sender_kind(key)):
             return self.file.read(run_keys.answer_key(key), RequestAnswer)
 
-    def read_pod_logs(self, run: str, started_at: datetime, ended_at: datetime) -> list[LogLine]:
+    def read_pod_logs(
+        self, run: str, started_at: datetime, ended_at: datetime, jobs: Collection[str] | None
+    ) -> list[LogLine]:
         """Return the last lines of the run's pods in CloudWatch; none if Container Insights is off.
 
         Args:
             run: its id.
             started_at, ended_at: of the steps in question.
+            jobs: names of the only Jobs in question; None for all of the run.
         """
         group = names.container_log_group_name(self.environment, "application")
         mark = run_keys.mark_jobs(run)
@@ -216,23 +219,34 @@ class RunClient:
                     logs, "FilterLogEvents", "events", f"log group {group}", **query
                 ):
                     line = _parse_event(event)
-                    lines.extend([line] if line and mark in line.pod else [])
+                    if line and mark in line.pod and _is_of_jobs(line.pod, jobs):
+                        lines.append(line)
         except TandemError as fault:
             if error_code(fault.__cause__) not in ABSENT_CODES:
                 raise
         return list(lines)
 
-    def read_tails(self, run: str, started_at: datetime, ended_at: datetime) -> Iterator[LogLine]:
-        """Yield the stored tails of the logs of Jobs that the runner closed meanwhile."""
+    def read_tails(self, run: str, jobs: Collection[str] | None) -> Iterator[LogLine]:
+        """Yield the tails of the Jobs' logs that the runner kept, in the order of their names.
+
+        Args:
+            run: its id.
+            jobs: names of the only Jobs in question; None for all of the run.
+        """
         prefix = f"{run_keys.RUNS_PREFIX}{run}/logs/"
         with name_people(self.environment, "engineer"):
-            for key, _, modified_at in self.file.list_keys(prefix):
-                if modified_at and started_at - LOG_DELAY <= modified_at <= ended_at + LOG_DELAY:
+            for key, _, _ in self.file.list_keys(prefix):
+                job = key.removeprefix(prefix).removesuffix(".txt")
+                if jobs is None or job in jobs:
                     with convert_call_errors(f"reading {key}", self.config.url(key), "try again"):
                         stored = read_object(self.clients, self.config, key)
-                    job = key.removeprefix(prefix).removesuffix(".txt")
                     for text in stored.body.decode(errors="replace").splitlines() if stored else ():
                         yield LogLine(None, job, text)
+
+
+def _is_of_jobs(pod: str, jobs: Collection[str] | None) -> bool:
+    """Tell whether a pod is of one of the Jobs; Kubernetes adds a dash and five characters."""
+    return jobs is None or pod.rpartition("-")[0] in jobs
 
 
 def _find_sender_kind(key: str) -> PeopleKind:

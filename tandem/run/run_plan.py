@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import msgspec
+
 from tandem.artifacts.survey import SurveyRow
 from tandem.bench.plan.estimate import FIRST_TOKEN_S, TOKEN_S, estimate_turn_s
 from tandem.bench.plan.run_size import SIZES
@@ -27,6 +29,7 @@ from tandem.declarations.experiment import (
     Sweep,
 )
 from tandem.declarations.prices import count_model_gb, find_price, has_nat
+from tandem.guard.fleet_start import MIN_HOURS
 from tandem.rules.placement import allocatable_limits
 from tandem.run.experiment_arms import build_arms, build_pair
 from tandem.run.run_values import ROUND_SLACK, RunRequest
@@ -278,6 +281,23 @@ def assign_starts(rounds: int, control_rounds: int, starts: int) -> tuple[int, .
             numbers.append(1 + earlier_rounds * starts // rounds)
             earlier_rounds += 1
     return tuple(numbers)
+
+
+def complete_hours(inputs: RunPlanInputs) -> RunPlanInputs:
+    """Return the inputs with the hours of their lease; unchanged if the request names them."""
+    if inputs.request.hours or not inputs.needs_nodes:
+        return inputs
+    hours = find_lease_hours(inputs)
+    return replace(inputs, request=msgspec.structs.replace(inputs.request, hours=hours))
+
+
+def find_lease_hours(inputs: RunPlanInputs) -> float:
+    """Return the hours of one lease that holds the run, at most guard.max_hours, in quarters."""
+    endless_request = msgspec.structs.replace(inputs.request, hours=math.inf)
+    estimate = estimate_run(replace(inputs, request=endless_request))
+    minutes = sum(step.minutes for step in estimate.steps if step.lease) + LEASE_MARGIN_MINUTES
+    hours = math.ceil(minutes / 15) / 4
+    return min(max(hours, MIN_HOURS), inputs.environment.guard.max_hours)
 
 
 def estimate_run(inputs: RunPlanInputs) -> RunEstimate:

@@ -24,10 +24,29 @@ from tandem.run.run_values import RunRequest
 
 def list_refusals(inputs: RunPlanInputs) -> tuple[InputError, ...]:
     """Return why this run cannot be done as requested; empty if it can."""
-    return tuple(_iterate_refusals(inputs))
+    fleet_fault = find_fleet_fault(inputs)
+    plan_faults = list_plan_faults(inputs)
+    return plan_faults if fleet_fault is None else (fleet_fault, *plan_faults)
 
 
-def _iterate_refusals(inputs: RunPlanInputs) -> Iterator[InputError]:
+def find_fleet_fault(inputs: RunPlanInputs) -> InputError | None:
+    """Return why the environment has no nodes to raise yet; None where it has or needs none."""
+    environment = inputs.environment
+    if not inputs.needs_nodes or not environment.capacity.awaits_reservation:
+        return None
+    return InputError(
+        "it has no Fleet stack yet",
+        where=f"environment {environment.name}",
+        change="write capacity.reservation_id, deploy Fleet",
+    )
+
+
+def list_plan_faults(inputs: RunPlanInputs) -> tuple[InputError, ...]:
+    """Return why no fleet of the environment could do this run; empty if one can."""
+    return tuple(_iterate_faults(inputs))
+
+
+def _iterate_faults(inputs: RunPlanInputs) -> Iterator[InputError]:
     request = inputs.request
     max_hours = inputs.environment.guard.max_hours
     if request.until != "judge":
@@ -72,15 +91,9 @@ def _find_unused_flags(request: RunRequest) -> Iterator[InputError]:
 
 def _find_capacity_faults(inputs: RunPlanInputs) -> Iterator[InputError]:
     """Yield why the declared capacity cannot hold or compile the experiment."""
-    environment = inputs.environment
     experiment = inputs.experiment
     capacity = inputs.environment.capacity
     where = f"experiment {experiment.name}"
-    if capacity.awaits_reservation:
-        change = "write capacity.reservation_id, deploy Fleet"
-        yield InputError(
-            "it has no Fleet stack yet", where=f"environment {environment.name}", change=change
-        )
     if not 1 <= inputs.nodes <= capacity.nodes:
         arms = len(inputs.arms)
         slots = inputs.count_slots(experiment.serving)

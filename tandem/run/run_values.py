@@ -155,6 +155,7 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
         attempts: Jobs or tries that the step began.
         note: the state of the step, or why it ended so, in one sentence.
         result: values that later steps need.
+        jobs: names of the Jobs that the step ran.
         writer: the runner that wrote this record, by its pod's uid.
     """
 
@@ -167,6 +168,7 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0
     note: str = ""
     result: dict[str, Any] = {}
+    jobs: tuple[str, ...] = ()
     writer: str = ""
 
 

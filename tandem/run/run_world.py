@@ -104,7 +104,7 @@ class StepWork:
     Args:
         pair: number of the pair that a sweep measures; 0 in an ordinary run and outside of pairs.
         name: of the step at which the engine looks, without the pair.
-        result, attempts: of this step, from the journal.
+        result, attempts, jobs: of this step, from the journal.
     """
 
     world: RunWorld
@@ -115,6 +115,12 @@ class StepWork:
     started_at: datetime | None = None
     attempts: int = 0
     result: dict[str, Any] = field(default_factory=dict)
+    jobs: tuple[str, ...] = ()
+
+    def add_job(self, name: str) -> None:
+        """Note a Job of this step, for whoever asks for the step's logs."""
+        if name not in self.jobs:
+            self.jobs = (*self.jobs, name)
 
     @property
     def run(self) -> str:

@@ -53,6 +53,17 @@ def artifact(mine: Path) -> BucketNeed:
     return needed(mine)[-1]
 
 
+def test_who_has_no_credentials_is_told_to_log_in(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+
+    code, _, err = run()
+
+    assert (code, "log in, or set AWS_PROFILE" in err, "pod" in err) == (3, True, False)
+
+
 def test_missing_sets_come_with_their_commands_models_first(run):
     out = run()[1]
     commands = [line.strip() for line in out.splitlines() if line.startswith("  tandem run")]

@@ -135,7 +135,7 @@ def test_steps_that_have_ended_are_read_once(client, fleet, proxy):
         ("viewer", lambda client: client.read_run(RUN)),
         ("operator", lambda client: client.write_request(make_request(), RUN)),
         ("operator", lambda client: client.read_answer("requests/me/x.json")),
-        ("engineer", lambda client: client.read_pod_logs(RUN, START, START)),
+        ("engineer", lambda client: client.read_pod_logs(RUN, START, START, None)),
     ],
 )
 def test_a_denial_names_the_kind_of_people_that_may(kind, ask, client, fleet, proxy):
@@ -178,18 +178,29 @@ def test_cloudwatch_has_the_lines_of_this_runs_pods_alone(client, fleet):
         (mine, "done"),
         at=now,
     )
-    lines = client.read_pod_logs(RUN, now - HOUR, now + HOUR)
+    lines = client.read_pod_logs(RUN, now - HOUR, now + HOUR, None)
     assert [(line.pod, line.text) for line in lines] == [(mine, "65 GB"), (mine, "done")]
     assert abs(lines[0].at - now) < timedelta(seconds=1)
 
 
-def test_tails_are_of_jobs_that_were_closed_in_the_span(client, fleet):
+def test_cloudwatch_has_the_lines_of_a_steps_jobs_alone(client, fleet):
+    now = datetime.now(UTC)
+    job = name_job(RUN, "stage-x", 1)
+    put_events(
+        fleet, (f"{job}-abcde", "65 GB"), (f"{name_job(RUN, 'stage-x', 11)}-abcde", "not"), at=now
+    )
+
+    lines = client.read_pod_logs(RUN, now - HOUR, now + HOUR, {job})
+
+    assert [line.text for line in lines] == ["65 GB"]
+
+
+def test_tails_are_of_the_jobs_in_question(client, fleet):
     job = name_job(RUN, "stage-x", 1)
     put_value(fleet, log_key(RUN, job), b"== pod stage\n65 GB \xff\n")
-    now = datetime.now(UTC)
-    lines = list(client.read_tails(RUN, now - HOUR, now + HOUR))
+    lines = list(client.read_tails(RUN, None))
     assert [(line.at, line.pod, line.text) for line in lines] == [
         (None, job, "== pod stage"),
         (None, job, "65 GB \ufffd"),
     ]
-    assert list(client.read_tails(RUN, now - 3 * HOUR, now - 2 * HOUR)) == []
+    assert list(client.read_tails(RUN, {name_job(RUN, "stage-x", 2)})) == []

@@ -25,6 +25,7 @@ from run_records import (
 )
 from test_run_client import put_events
 
+from tandem.judge.schema import REPORT_FILE
 from tandem.ops.people.rights import COMMANDS, list_command_calls
 from tandem.run.jobs import name_job
 from tandem.run.round_records import ROUND_FILES, VERDICT_TEXT
@@ -141,7 +142,10 @@ def put_logged_run(fleet):
                 0, "stage", **{**times, "ended_at": (now - timedelta(minutes=8)).isoformat()}
             ),
             make_step(
-                1, "compile", **{**times, "started_at": (now - timedelta(minutes=5)).isoformat()}
+                1,
+                "compile",
+                jobs=(name_job(RUN, "compile-x", 1),),
+                **{**times, "started_at": (now - timedelta(minutes=5)).isoformat()},
             ),
         ),
     )
@@ -161,8 +165,28 @@ def test_logs_come_from_cloudwatch_where_it_has_them(fleet, capsys):
         True,
         "1 line, from CloudWatch\n",
     )
+
+
+def test_a_step_without_jobs_has_no_log(fleet, capsys):
+    now = put_logged_run(fleet)
+    put_events(fleet, (f"{name_job(RUN, 'compile-x', 1)}-abcde", "compiling"), at=now)
+
     assert tandem(fleet, f"runs logs {RUN}", "--step", "stage") == 0
-    assert "0 lines" in capsys.readouterr().err
+
+    err = capsys.readouterr().err
+    assert "step stage ran no Job, so it has no log" in err
+    assert "0 lines" in err
+
+
+def test_a_steps_log_is_that_of_its_jobs(fleet, capsys):
+    put_logged_run(fleet)
+    put_value(fleet, log_key(RUN, name_job(RUN, "compile-x", 1)), b"out of memory\n")
+    put_value(fleet, log_key(RUN, name_job(RUN, "stage-x", 1)), b"65 GB\n")
+
+    tandem(fleet, f"runs logs {RUN}", "--step", "compile")
+
+    out = capsys.readouterr().out
+    assert ("out of memory" in out, "65 GB" in out) == (True, False)
 
 
 def test_logs_come_from_the_bucket_where_cloudwatch_has_none(fleet, capsys):
@@ -207,10 +231,12 @@ def put_results(fleet):
     put_value(fleet, prefix + VERDICT_TEXT, f"{VERDICT}\n".encode())
     judgment = JudgmentResult(sentence=VERDICT, is_void=False, exit_code=0)
     put_value(fleet, prefix + JUDGMENT_FILE, judgment)
+    put_value(fleet, prefix + REPORT_FILE, b"<!doctype html>")
     steps = (
         make_step(0, "round-00000", result={"number": 0, "attempt": 1}),
         make_step(1, "round-00001", result={"number": 1, "attempt": 2}),
         make_step(2, "round-00002", "failed", result={"number": 2, "attempt": 3}),
+        make_step(3, "judge"),
     )
     put_run(fleet, make_record(fleet, state="judged", verdict=VERDICT), steps)
 
@@ -224,6 +250,26 @@ def test_results_bring_the_folder_of_the_confirmed_rounds(fleet, tmp_path, capsy
     source = ROOT / "tests" / "monitoring" / "measured" / "run" / "records.jsonl"
     assert (out / "records.jsonl").read_bytes() == 2 * source.read_bytes()
     assert (out / VERDICT_TEXT).read_text() == f"{VERDICT}\n"
+
+
+@pytest.mark.parametrize("command", ["results", "runs show"])
+def test_a_judged_run_says_where_its_report_is(command, fleet, capsys):
+    put_results(fleet)
+
+    tandem(fleet, f"{command} {RUN}")
+
+    url = f"s3://{fleet.guarded.bucket}/{results_prefix('post', RUN)}{REPORT_FILE}"
+    assert f"  report    {url}" in capsys.readouterr().out
+
+
+def test_a_downloaded_report_is_named_by_its_path(fleet, tmp_path, capsys):
+    put_results(fleet)
+
+    tandem(fleet, f"results {RUN}", "--out", str(tmp_path / "run"))
+
+    path = tmp_path / "run" / REPORT_FILE
+    assert path.read_bytes() == b"<!doctype html>"
+    assert f"  report    {path}" in capsys.readouterr().out
 
 
 @pytest.mark.proof

@@ -9,6 +9,7 @@ import pytest
 from virtual_world import ARTIFACTS, MODELS, NAMESPACE, RUN, VirtualWorld
 
 from tandem.run.jobs import name_job
+from tandem.run.run_keys import mark_jobs
 
 FULL_BUCKET = frozenset({*MODELS.values(), *ARTIFACTS.values()})
 MEASURE = "tandem-measure"
@@ -34,6 +35,22 @@ def delete_cron_job(world, name):
 def look_for(world, minutes):
     for _ in range(2 * minutes):
         world.look()
+
+
+def test_journal_names_the_jobs_of_each_step():
+    world = VirtualWorld(stored=set())
+    world.ask()
+    world.live()
+
+    cron_jobs = {
+        row["step"]: {job.partition(mark_jobs(RUN))[0] for job in row["jobs"]}
+        for row in world.read_steps()
+    }
+
+    assert cron_jobs["round-00001"] == {MEASURE}
+    assert cron_jobs["judge"] == {JUDGE}
+    assert cron_jobs["serve"] == set()
+    assert len(cron_jobs["stage"]) == len(MODELS)
 
 
 @pytest.mark.parametrize(("cron_job", "minutes"), [(MEASURE, 8), (JUDGE, 90)])

@@ -662,9 +662,12 @@ class VirtualWorld:
 
     def list_steps(self, run=RUN):
         """Return (step, state, note) as the journal has them."""
+        return [(row["step"], row["state"], row["note"]) for row in self.read_steps(run)]
+
+    def read_steps(self, run=RUN):
+        """Return the steps' records as the journal has them."""
         keys = sorted(key for key in self.account.objects if key.startswith(f"runs/{run}/steps/"))
-        rows = [json.loads(self.account.objects[key][0]) for key in keys]
-        return [(row["step"], row["state"], row["note"]) for row in rows]
+        return [json.loads(self.account.objects[key][0]) for key in keys]
 
     def find_step(self, name):
         return next(row for row in self.list_steps() if row[0] == name)
