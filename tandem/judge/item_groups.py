@@ -48,9 +48,8 @@ def compute_flip_p(groups: Sequence[ItemGroup]) -> float:
     the same chance, and the sum over all groups has an exact distribution: groups of the same size
     of difference give a binomial one.
     """
-    sizes, counts = np.unique(
-        [abs(group.difference) for group in groups if group.difference], return_counts=True
-    )
+    differences = np.array([group.difference for group in groups])
+    sizes, counts = np.unique(np.abs(differences[differences != 0]), return_counts=True)
     chances = np.ones(1)  # of each sum, from the least possible one on
     for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
         positive = np.arange(count + 1)
@@ -64,8 +63,8 @@ def compute_flip_p(groups: Sequence[ItemGroup]) -> float:
         chances = np.convolve(chances, spread)
 
     sums = np.arange(len(chances)) - len(chances) // 2
-    total = sum(group.difference for group in groups)
-    return min(1.0, float(chances[np.abs(sums) >= abs(total)].sum()))
+    is_as_far = np.abs(sums) >= abs(differences.sum())
+    return min(1.0, float(chances[is_as_far].sum()))
 
 
 def compute_design_effect(groups: Sequence[ItemGroup]) -> float:
@@ -79,18 +78,24 @@ def compute_design_effect(groups: Sequence[ItemGroup]) -> float:
     Args:
         groups: one at least, of all items.
     """
-    if all(group.items == 1 for group in groups):
+    sizes = [group.items for group in groups]
+    group_count = len(groups)
+    if set(sizes) == {1}:
         return 1.0
-    if len(groups) == 1:
+    if group_count == 1:
         return math.inf
 
-    items = sum(group.items for group in groups)
+    items = sum(sizes)
     share = sum(group.difference for group in groups) / items
     between = sum((group.difference - group.items * share) ** 2 for group in groups)
-    alone = sum(group.only_baseline + group.only_variant for group in groups) - items * share**2
+    one_sided = sum(group.only_baseline + group.only_variant for group in groups)
+    alone = one_sided - items * share**2
+
     # the effect where the items of a group answer alike
-    likeness = sum(group.items**2 for group in groups) / items
-    normal = NormalDist().inv_cdf(0.5 + LEVEL / 2)
+    likeness = sum(size**2 for size in sizes) / items
+    level = 0.5 + LEVEL / 2
+    normal = NormalDist().inv_cdf(level)
+    student = float(special.stdtrit(group_count - 1, level))
     effect = (between + normal**2 * likeness**2) / (alone + normal**2 * likeness)
-    student = float(special.stdtrit(len(groups) - 1, 0.5 + LEVEL / 2))
-    return max(1.0, effect) * len(groups) / (len(groups) - 1) * (student / normal) ** 2
+    effect = max(1.0, effect) * group_count / (group_count - 1)
+    return effect * (student / normal) ** 2

@@ -59,17 +59,20 @@ class VarianceParts(NamedTuple):
 
 def split_variance(pairs: CellPairs, estimate: LogRatioEstimate) -> VarianceParts:
     """Return the variances that add up to that of the estimate."""
-    (prompts, rounds), variance = pairs.by_round.shape, estimate.se**2
-    cells = pairs.by_round[:, np.isfinite(pairs.by_round).any(axis=0)]
-    is_absent = ~np.isfinite(cells)
-    columns = cells.shape[1]
+    prompts, rounds = pairs.by_round.shape
+    variance = estimate.se**2
+    is_finite = np.isfinite(pairs.by_round)
+    has_values = is_finite.any(axis=0)
+    cells = pairs.by_round[:, has_values]
+    is_absent = ~is_finite[:, has_values]
+    degrees = cells.shape[1] - 1
     absent_count = int(is_absent.sum())
-    if columns < 2 or (prompts - 1) * (columns - 1) <= absent_count:  # noqa: PLR2004 - one round has no spread over rounds
+    # one round has no spread over rounds
+    if (prompts - 1) * degrees <= absent_count:
         return VarianceParts(prompts, 0, variance * prompts, 0.0, 0.0)
-    squares = interval.compute_mean_squares(
-        interval.fill_absent(cells, is_absent), columns - 1, absent_count
-    )
-    by_residual = squares.residual
+
+    complete_cells = interval.fill_absent(cells, is_absent)
+    by_residual = interval.compute_mean_squares(complete_cells, degrees, absent_count).residual
     by_round = estimate.shared_noise.variance * rounds
     by_prompt = max(0.0, prompts * (variance - by_round / rounds) - by_residual / rounds)
     total = by_prompt / prompts + by_round / rounds + by_residual / (prompts * rounds)
@@ -120,17 +123,12 @@ def plan_samples(
     prompts = np.array([parts.prompt_count for parts in spreads], np.intp)
     rounds = np.array([parts.round_count for parts in spreads], np.intp)
     decide = partial(_mask_decidable, spreads, targets)
-    more_prompts = _find_fewest(
-        prompts, MOST_PROMPTS, partial(decide, round_counts=np.maximum(rounds, 1))
-    )
+    decide_by_prompts = partial(decide, round_counts=np.maximum(rounds, 1))
+    decide_by_rounds = partial(decide, prompts)
+    more_prompts = _find_fewest(prompts, MOST_PROMPTS, decide_by_prompts)
     known_rounds = np.where(rounds > 0, rounds, MOST_ROUNDS)  # no plan without rounds
-    return list(
-        zip(
-            more_prompts,
-            _find_fewest(known_rounds, MOST_ROUNDS, partial(decide, prompts)),
-            strict=True,
-        )
-    )
+    more_rounds = _find_fewest(known_rounds, MOST_ROUNDS, decide_by_rounds)
+    return list(zip(more_prompts, more_rounds, strict=True))
 
 
 def _find_fewest(
@@ -164,11 +162,13 @@ def _mask_decidable(
     critical_value = special.stdtrit(df, 1 - targets.alpha / 2)
     missed = special.nctdtr(df, np.minimum(effect / se, _LARGEST), critical_value)
     beyond_floor = _bound_share(df, (effect - targets.floors) / se)
+    is_faster_or_slower = (1 - missed >= POWER) & (beyond_floor >= POWER)
+
     reach = special.stdtrit(df, (1 + LEVEL) / 2)
     below = _bound_share(df, (targets.margin - effect) / se - reach)
     above = _bound_share(df, (targets.margin + effect) / se - reach)
     is_same = below + above - 1 >= POWER
-    mask: BoolArray = is_same | ((1 - missed >= POWER) & (beyond_floor >= POWER))
+    mask: BoolArray = is_faster_or_slower | is_same
     return mask
 
 
@@ -183,11 +183,13 @@ def _combine_variances(
 ) -> tuple[Values, Values]:
     """Return the standard errors of so many prompts and rounds, and their degrees of freedom."""
     by_prompt = np.array([parts.prompt_variance for parts in spreads])
-    by_round = np.array([parts.round_variance for parts in spreads]) / rounds
+    by_round = np.array([parts.round_variance for parts in spreads])
     by_residual = np.array([parts.residual_variance for parts in spreads])
     own_variance = by_prompt / prompts + by_residual / (prompts * rounds)
+    round_variance = by_round / rounds
+    variance = own_variance + round_variance
     # Satterthwaite's degrees of freedom of a sum of two variances
-    weights = own_variance**2 / (prompts - 1) + by_round**2 / np.maximum(rounds - 1, 1)
-    variance = own_variance + by_round
+    weights = own_variance**2 / (prompts - 1) + round_variance**2 / np.maximum(rounds - 1, 1)
     df = np.divide(variance**2, weights, out=prompts - 1, where=weights > 0)
-    return np.maximum(np.sqrt(variance), np.finfo(float).tiny), df
+    se = np.sqrt(variance)
+    return np.maximum(se, np.finfo(float).tiny), df

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,18 +77,23 @@ def _collect_boxes(
     figures = find_figures(requests, metric)
     usable_mask = sampling.mask_good_requests(verdict, requests) & np.isfinite(figures)
     names = fmt.name_places([(cell.class_, cell.load) for cell in cells], fmt.format_short_load)
-    data = _BoxData([], [])
-    for (name, cell), arm in product(zip(names, cells, strict=True), _color_arms(requests)):
-        mask = usable_mask & sampling.mask_cell(requests, cell) & requests.arm_mask(arm)
-        values: Values = figures[mask]
-        if not len(values):
-            continue
-        place = {"row": name, "arm": fmt.shorten_text(arm)}
-        quantiles = np.quantile(values, list(_QUANTILES.values())).tolist()
-        box = {**place, **dict(zip(_QUANTILES, quantiles, strict=True)), "n": len(values)}
-        data.boxes.append({**box, "median": fmt.format_number(box["p50"])})
-        data.dots.extend({"at": value, **place} for value in values[: MAX_DOTS + 1].tolist())
-    return data if len(data.dots) <= MAX_DOTS else data._replace(dots=[])
+    boxes = []
+    dots = []
+    for name, cell in zip(names, cells, strict=True):
+        cell_mask = usable_mask & sampling.mask_cell(requests, cell)
+        for arm in _color_arms(requests):
+            values: Values = figures[cell_mask & requests.arm_mask(arm)]
+            if not len(values):
+                continue
+            place = {"row": name, "arm": fmt.shorten_text(arm)}
+            marks = np.quantile(values, list(_QUANTILES.values())).tolist()
+            quantiles = dict(zip(_QUANTILES, marks, strict=True))
+            median = fmt.format_number(quantiles["p50"])
+            boxes.append({**place, **quantiles, "n": len(values), "median": median})
+            dots += [{"at": value, **place} for value in values[: MAX_DOTS + 1].tolist()]
+    if len(dots) > MAX_DOTS:
+        dots = []
+    return _BoxData(boxes, dots)
 
 
 def _build_box_chart(

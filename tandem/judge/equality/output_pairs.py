@@ -126,17 +126,20 @@ class OutputMatcher:
 
 def build_matcher(table: RequestTable, *arms: str) -> OutputMatcher:
     """Return a matcher for the outputs of `arms`: by token ids if all have them, else by text."""
-    rows = np.isin(table.arm, [table.arms.index(arm) for arm in arms]) & ~table.failed
-    has_ids = table.ids[rows] != NO_DIGEST
-    uses_token_ids = bool(has_ids.any() and (has_ids | (table.output[rows] == NO_DIGEST)).all())
+    codes = [table.arms.index(arm) for arm in arms]
+    is_answer = np.isin(table.arm, codes) & ~table.failed
+    has_ids = table.ids[is_answer] != NO_DIGEST
+    has_text = table.output[is_answer] != NO_DIGEST
+    # an answer without any output needs no ids
+    uses_token_ids = bool(has_ids.any() and (has_ids | ~has_text).all())
+    digests = table.ids if uses_token_ids else table.output
+
     strata = table.prompt * max(len(table.loads), 1) + table.load
     places = strata
     for column in (table.round, table.repeat):
-        values, codes = np.unique(column, return_inverse=True)
-        places = places * max(len(values), 1) + codes
-    return OutputMatcher(
-        table, table.ids if uses_token_ids else table.output, uses_token_ids, strata, places
-    )
+        values, value_codes = np.unique(column, return_inverse=True)
+        places = places * max(len(values), 1) + value_codes
+    return OutputMatcher(table, digests, uses_token_ids, strata, places)
 
 
 class ContentRejections(NamedTuple):
@@ -153,11 +156,10 @@ class ContentRejections(NamedTuple):
 
 def compare_rejections(table: RequestTable, pairs: OutputPairs) -> ContentRejections | None:
     """Return the shares that the content check refused; None if it checked no pair."""
-    pairs = pairs.select(
-        (table.content[pairs.first] != UNKNOWN) & (table.content[pairs.second] != UNKNOWN)
-    )
-    first = pairs.first
-    second = pairs.second
+    is_checked = table.content != UNKNOWN
+    checked_pairs = pairs.select(is_checked[pairs.first] & is_checked[pairs.second])
+    first = checked_pairs.first
+    second = checked_pairs.second
     prompts = table.prompt[first]
     is_broken = mask_content(table, BROKEN_CONTENT)
     is_cut = mask_content(table, ["truncated"])
@@ -168,8 +170,9 @@ def compare_rejections(table: RequestTable, pairs: OutputPairs) -> ContentReject
     baseline_share = estimate_share(baseline_hits, prompts)
     if variant_share is None or baseline_share is None:
         return None
+
     codes = np.unique(prompts, return_inverse=True)[1]
-    excess = np.bincount(codes, variant_hits.astype(int) - baseline_hits.astype(int))
+    excess = np.bincount(codes, variant_hits) - np.bincount(codes, baseline_hits)
     worse = int((excess > 0).sum())
     better = int((excess < 0).sum())
     # probability of so many prompts or more with an excess, if excess and lack are as likely
@@ -189,12 +192,17 @@ def estimate_share(hits: BoolArray, prompts: IntArray) -> ShareEstimate | None:
     size = compute_effective_size(hits, prompts)
     share = float(hits.mean())
     z = float(special.ndtri(_QUANTILE_LEVEL))
-    middle = (share + z**2 / (2 * size)) / (1 + z**2 / size)
-    half_width = (
-        z / (1 + z**2 / size) * math.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)
-    )
-    low = 0.0 if not hits.any() else max(middle - half_width, 0.0)
-    high = 1.0 if hits.all() else min(middle + half_width, 1.0)
+    scale = 1 + z**2 / size
+    middle = (share + z**2 / (2 * size)) / scale
+    variance = share * (1 - share) / size + (z / (2 * size)) ** 2
+    half_width = z / scale * math.sqrt(variance)
+
+    low = 0.0
+    high = 1.0
+    if hits.any():
+        low = max(middle - half_width, 0.0)
+    if not hits.all():
+        high = min(middle + half_width, 1.0)
     return ShareEstimate(n=int(hits.sum()), of=len(hits), low=low, high=high)
 
 
@@ -207,11 +215,14 @@ def compute_effective_size(hits: BoolArray, prompts: IntArray) -> float:
     least_size = pairs**2 / float((sizes**2).sum())  # as if all pairs of a prompt were one
     if count == 1 or share in {0.0, 1.0}:
         return least_size
-    residues: Values = np.bincount(codes, hits - share, minlength=count).astype(float)
-    cluster_variance = count / (count - 1) * float((residues**2).sum()) / pairs**2
+
+    residues: Values = np.bincount(codes, hits - share, minlength=count)
+    residue_sum = float((residues**2).sum())
+    cluster_variance = count / (count - 1) * residue_sum / pairs**2
     size = float(pairs)
     if cluster_variance:
         independent_variance = share * (1 - share) / pairs
         size = float(np.clip(pairs * independent_variance / cluster_variance, least_size, pairs))
-    quantiles = special.stdtrit([max(pairs - 1, 1), count - 1], _QUANTILE_LEVEL)
-    return float(size * (quantiles[0] / quantiles[1]) ** 2)
+    # more pairs than one, as both words are among them, and so are two prompts
+    pair_quantile, prompt_quantile = special.stdtrit([pairs - 1, count - 1], _QUANTILE_LEVEL)
+    return float(size * (pair_quantile / prompt_quantile) ** 2)
