@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import chain
 
 import numpy as np
 from scipy import special
@@ -28,7 +27,7 @@ from tandem.post.variant_results import (
     is_over_rounds,
 )
 
-DECISIVE_WORDS = ("faster", "slower", "same")
+DECISIVE_WORDS = frozenset({"faster", "slower", "same"})
 """Words of cells that answer; `mixed` answers neither way."""
 
 ABOUT_SHARE = 0.2
@@ -44,50 +43,57 @@ def answer_cells(claim: Claim, results: VariantResults) -> ClaimAnswer:
     cells = results.select_cells(claim.metrics[:1], claim.classes)
     if not cells:
         return _answer_missing_classes(claim, results)
+    answer = _answer_words(claim, cells)
+    if claim.level_ms is None:
+        return answer
+
+    deviations = _list_deviations(cells, claim.level_ms, of_both=claim.level_of_both)
+    missing_classes = ""
+    if claim.beside_ms is not None:
+        beside_cells = results.select_cells(claim.metrics[:1], claim.beside)
+        deviations += _list_deviations(beside_cells, claim.beside_ms, of_both=False)
+        if not beside_cells:
+            missing_classes = ", ".join(claim.beside)
+    if deviations and answer.word != "no evidence":
+        return ClaimAnswer("contradicted", f"{answer.reason}; {join_first(deviations)}")
+    if missing_classes:
+        return answer.add_sentence(f"Not asked: {missing_classes}")
+    return answer
+
+
+def _answer_words(claim: Claim, cells: Sequence[CellVerdict]) -> ClaimAnswer:
+    """Answer by the words alone; the cells that contradict the claim come first in the reason."""
     claim_word = "same" if claim.direction == "same" else "faster"
-    decisive_cells = [cell for cell in cells if cell.verdict in DECISIVE_WORDS]
-    # cells that contradict the claim come first
-    text = _join_cells(
-        sorted(cells, key=lambda cell: cell.verdict in {claim_word, "mixed", "no evidence"})
-    )
-    answer = ClaimAnswer("no evidence", text)
-    if any(cell.verdict != claim_word for cell in decisive_cells):
-        answer = ClaimAnswer("contradicted", text)
-    elif decisive_cells and (not claim.every or len(decisive_cells) == len(cells)):
-        answer = ClaimAnswer("confirmed", text)
-    elif claim_word == "same":
-        counts = f"{len(decisive_cells)} of {len(cells)} cells are shown to be the same"
-        answer = ClaimAnswer(
-            "no evidence", f"{text}; {counts}: to find no difference shows nothing"
-        )
-    return answer if claim.level_ms is None else _answer_levels(claim, results, answer)
+    contrary_words = DECISIVE_WORDS - {claim_word}
+    contrary_cells = [cell for cell in cells if cell.verdict in contrary_words]
+    other_cells = [cell for cell in cells if cell.verdict not in contrary_words]
+    text = _join_cells(contrary_cells + other_cells)
+    if contrary_cells:
+        return ClaimAnswer("contradicted", text)
+
+    agreement_count = sum(cell.verdict == claim_word for cell in cells)
+    is_enough = agreement_count > 0 and not claim.every
+    if is_enough or agreement_count == len(cells):
+        return ClaimAnswer("confirmed", text)
+    if claim_word == "same":
+        counts = f"{agreement_count} of {len(cells)} cells are shown to be the same"
+        text += f"; {counts}: to find no difference shows nothing"
+    return ClaimAnswer("no evidence", text)
+
+
+def _list_deviations(cells: Sequence[CellVerdict], level_ms: float, *, of_both: bool) -> list[str]:
+    """Return the cells that are not about as fast as the post says, of the variant or both arms."""
+    deviations = []
+    for cell in cells:
+        figures = (cell.baseline, cell.measured) if of_both else (cell.measured,)
+        if not all(figure and abs(figure / level_ms - 1) <= ABOUT_SHARE for figure in figures):
+            own_text = f"{describe_place(cell)}: {format_number(cell.measured)} ms"
+            deviations.append(f"{own_text}, the post about {level_ms:g}")
+    return deviations
 
 
 def _join_cells(cells: Sequence[CellVerdict]) -> str:
     return join_first([describe_cell(cell) for cell in cells])
-
-
-def _answer_levels(claim: Claim, results: VariantResults, answer: ClaimAnswer) -> ClaimAnswer:
-    """Compare the post's milliseconds with the run's."""
-    levels = [
-        (claim.classes, claim.level_ms, claim.level_of_both),
-        (claim.beside, claim.beside_ms, False),
-    ]
-    deviations = []
-    missing = []
-    for classes, level_ms, is_of_both in levels:
-        if not classes or level_ms is None:
-            continue
-        cells = results.select_cells(claim.metrics[:1], classes)
-        missing += [] if cells else [", ".join(classes)]
-        for cell in cells:
-            figures = (cell.baseline, cell.measured) if is_of_both else (cell.measured,)
-            if not all(figure and abs(figure / level_ms - 1) <= ABOUT_SHARE for figure in figures):
-                own_text = f"{describe_place(cell)}: {format_number(cell.measured)} ms"
-                deviations.append(f"{own_text}, the post about {level_ms:g}")
-    if deviations and answer.word != "no evidence":
-        return ClaimAnswer("contradicted", f"{answer.reason}; {join_first(deviations)}")
-    return answer.add_sentence(f"Not asked: {', '.join(missing)}") if missing else answer
 
 
 def answer_best_class(claim: Claim, results: VariantResults) -> ClaimAnswer:
@@ -97,24 +103,27 @@ def answer_best_class(claim: Claim, results: VariantResults) -> ClaimAnswer:
     factor = claim.factor
     if not cells or factor is None:
         return ClaimAnswer("no evidence", "no class has an interval")
-    least_ratio = factor / (1 + results.verdict.margin)
-    best = max(cells, key=lambda cell: _widen_low_end(cell, len(cells)))
-    low = _widen_low_end(best, len(cells))
+
+    low_ends = [_widen_low_end(cell, len(cells)) for cell in cells]
+    low_end = max(low_ends)
+    best = cells[low_ends.index(low_end)]
     text = (
         f"of {len(cells)} cells the best is {describe_cell(best)};"
-        f" made wider for the choice, it begins at {format_times(low)}"
+        f" made wider for the choice, it begins at {format_times(low_end)}"
     )
-    if low >= least_ratio and best.verdict == "faster":
+    least_ratio = factor / (1 + results.verdict.margin)
+    if low_end >= least_ratio and best.verdict == "faster":
         return ClaimAnswer("confirmed", text)
 
     factor_text = format_times(factor)
-    ratios = [cell.speed_up for cell in all_cells if cell.speed_up]
-    # a single prompt without an interval may reach the factor
-    may_reach = any(
-        ratio.high >= factor if ratio.high else ratio.value >= least_ratio for ratio in ratios
-    )
-    if may_reach:
-        return ClaimAnswer("no evidence", f"{text}, and some class may reach {factor_text}")
+    for cell in all_cells:
+        ratio = cell.speed_up
+        if ratio is None:
+            continue
+        # a single prompt without an interval may reach the factor
+        may_reach = ratio.high >= factor if ratio.high else ratio.value >= least_ratio
+        if may_reach:
+            return ClaimAnswer("no evidence", f"{text}, and some class may reach {factor_text}")
     return ClaimAnswer("contradicted", f"{text}; every interval ends below {factor_text}")
 
 
@@ -151,48 +160,54 @@ def answer_over_time(claim: Claim, results: VariantResults) -> ClaimAnswer:
 def _answer_stretches(results: VariantResults, cell: CellVerdict) -> ClaimAnswer:
     if cell.verdict in {"slower", "same"}:
         return ClaimAnswer("contradicted", describe_cell(cell))
+    place = describe_place(cell)
     logs, _ = results.compare_rounds(results.variant, cell)
     if len(logs) < FEWEST_STARTS:
         rounds_text = count_things(len(logs), "round")
         reason = f"{rounds_text}, and {FEWEST_STARTS} are the least that show a time"
-        return ClaimAnswer("no evidence", f"{describe_place(cell)}: {reason}: --rounds, --duration")
+        return ClaimAnswer("no evidence", f"{place}: {reason}: --rounds, --duration")
 
-    windows = [math.exp(part.mean()) for part in np.array_split(logs, min(MOST_WINDOWS, len(logs)))]
-    worst = min(windows)
-    floor_text = "" if cell.noise_floor is not None else ", without a noise floor"
-    text = (
-        f"{describe_place(cell)}: the least of {len(windows)} windows is {format_times(worst)}"
-        f" ({cell.verdict} in all){floor_text}"
-    )
+    windows = np.array_split(logs, min(MOST_WINDOWS, len(logs)))
+    worst = math.exp(min(window.mean() for window in windows))
+    window_text = f"the least of {len(windows)} windows is {format_times(worst)}"
+    text = f"{place}: {window_text} ({cell.verdict} in all)"
+    if cell.noise_floor is None:
+        text += ", without a noise floor"
     if worst * (cell.noise_floor or 1.0) < 1:
         return ClaimAnswer("contradicted", text)
-    is_ahead = worst > 1 and cell.verdict == "faster"
-    return ClaimAnswer("confirmed" if is_ahead else "no evidence", text)
+    if worst > 1 and cell.verdict == "faster":
+        return ClaimAnswer("confirmed", text)
+    return ClaimAnswer("no evidence", text)
 
 
 def answer_pattern(claim: Claim, results: VariantResults) -> ClaimAnswer:
     """Answer whether the first metric is faster and no other is."""
-    overall, *parts = (results.select_cells([metric], claim.classes) for metric in claim.metrics)
-    if not overall:
+    overall_metric, *part_metrics = claim.metrics
+    overall_cells = results.select_cells([overall_metric], claim.classes)
+    if not overall_cells:
         return _answer_missing_classes(claim, results)
-    part_cells = list(chain(*parts))
-    text = _join_cells([*overall, *part_cells])
-    if any(cell.verdict in {"slower", "same"} for cell in overall):
+    part_cells = []
+    for metric in part_metrics:
+        part_cells += results.select_cells([metric], claim.classes)
+
+    cells = overall_cells + part_cells
+    text = _join_cells(cells)
+    if any(cell.verdict in {"slower", "same"} for cell in overall_cells):
         return ClaimAnswer("contradicted", f"there is no gain end to end: {text}")
     if any(cell.verdict == "faster" for cell in part_cells):
         return ClaimAnswer("contradicted", f"the gain is not absent from the parts: {text}")
-    is_decisive = all(parts) and all(
-        cell.verdict in DECISIVE_WORDS for cell in [*overall, *part_cells]
-    )
-    return ClaimAnswer("confirmed" if is_decisive else "no evidence", text)
+    has_all_parts = {cell.metric for cell in part_cells} == {*part_metrics}
+    if has_all_parts and all(cell.verdict in DECISIVE_WORDS for cell in cells):
+        return ClaimAnswer("confirmed", text)
+    return ClaimAnswer("no evidence", text)
 
 
 def _answer_missing_classes(claim: Claim, results: VariantResults) -> ClaimAnswer:
     """Answer that the run has no requests of the claim's classes."""
-    suites = ", ".join(suite.name for suite in results.table.run.suites)
     class_text = "no class with such a figure"
     if claim.classes:
         class_text = f"none of its classes ({', '.join(claim.classes)})"
+    suites = ", ".join(suite.name for suite in results.table.run.suites)
     reason = f"{results.variant} was asked {class_text}; the suites of this run: {suites}"
     return ClaimAnswer("not comparable", reason)
 
@@ -202,17 +217,19 @@ def answer_equality(_: Claim, results: VariantResults) -> ClaimAnswer:
     equality = results.equality
     if equality is None:
         return ClaimAnswer("no evidence", "outputs were not compared")
-    tasks = [task for task in results.verdict.quality if task.variant == results.variant]
-    tasks_text = ", ".join(f"{task.task} {task.word}" for task in tasks) or "not measured"
+    task_words = {
+        task.task: task.word for task in results.verdict.quality if task.variant == results.variant
+    }
+    tasks_text = ", ".join(f"{task} {word}" for task, word in task_words.items())
     text = (
         f"{equality.sentence.rstrip('.')} (compared by {equality.by});"
-        f" quality by tasks: {tasks_text}"
+        f" quality by tasks: {tasks_text or 'not measured'}"
     )
-    if any(task.word == "worse" for task in tasks):
+    if "worse" in task_words.values() or equality.result == "differs":
         return ClaimAnswer("contradicted", text)
     if equality.result == "no evidence":
         return ClaimAnswer("no evidence", text)
-    return ClaimAnswer("confirmed" if equality.result == "the same" else "contradicted", text)
+    return ClaimAnswer("confirmed", text)
 
 
 def answer_steps(claim: Claim, results: VariantResults) -> ClaimAnswer:
@@ -224,7 +241,6 @@ def answer_steps(claim: Claim, results: VariantResults) -> ClaimAnswer:
     baseline_row = results.find_acceptance(results.table.baseline)
     before = (baseline_row.target_steps_per_token if baseline_row else None) or 1.0
     after = row.target_steps_per_token
-    most = 1 + results.verdict.margin
 
     steps_text = f"{format_number(before)} to {format_number(after)}"
     text = f"target steps an output token: {steps_text} (by {row.method})"
@@ -233,8 +249,9 @@ def answer_steps(claim: Claim, results: VariantResults) -> ClaimAnswer:
         step_text = f"a step took {format_times(step_ratio)} the baseline's time"
         text += f"; {step_text}, by TPOT over steps a token"
 
-    prefill = results.select_cells(claim.metrics[:1])
-    quicker_cells = [cell for cell in prefill if cell.verdict == "faster"]
+    prefill_cells = results.select_cells(claim.metrics[:1])
+    quicker_cells = [cell for cell in prefill_cells if cell.verdict == "faster"]
+    most = 1 + results.verdict.margin
     if quicker_cells:
         reason = f"; the first token comes earlier: {_join_cells(quicker_cells)}"
         return ClaimAnswer("contradicted", text + reason)
@@ -242,12 +259,20 @@ def answer_steps(claim: Claim, results: VariantResults) -> ClaimAnswer:
         return ClaimAnswer("contradicted", f"{text}: not fewer")
     if step_ratio is not None and step_ratio * most < 1:
         return ClaimAnswer("contradicted", f"{text}: the step itself is faster")
-    highs = [(cell.speed_up.high if cell.speed_up else None) or math.inf for cell in prefill]
-    if step_ratio is None or max(highs, default=math.inf) > most:
+    if step_ratio is None or not _ends_below(prefill_cells, most):
         reason = "; the first token may come earlier, for all that is known"
         return ClaimAnswer("no evidence", text + reason)
     reason = f"; TTFT is faster in no class, each interval ends below {format_times(most)}"
     return ClaimAnswer("confirmed", text + reason)
+
+
+def _ends_below(cells: Sequence[CellVerdict], most: float) -> bool:
+    """Return whether there are cells, and the interval of each ends at `most` or below."""
+    for cell in cells:
+        high_end = cell.speed_up.high if cell.speed_up else None
+        if high_end is None or high_end > most:
+            return False
+    return bool(cells)
 
 
 def _compare_step_times(results: VariantResults, step_share: float) -> float | None:
@@ -280,12 +305,10 @@ def answer_cost(claim: Claim, results: VariantResults) -> ClaimAnswer:
         seconds.append(1e6 * work.busy_s / work.good_tokens if work.good_tokens else None)
 
     before, after = seconds
-    text = (
-        "seconds of the server for a million good tokens:"
-        f" {format_number(before)} to {format_number(after)}"
-    )
+    seconds_text = f"{format_number(before)} to {format_number(after)}"
+    text = f"seconds of the server for a million good tokens: {seconds_text}"
     margin = results.verdict.margin
     is_cheaper = before is not None and after is not None and after * (1 + margin) < before
     if answer.word == "confirmed" and not is_cheaper:
         return ClaimAnswer("no evidence", f"{answer.reason}; {text}")
-    return answer.add_sentence(text[0].upper() + text[1:])
+    return answer.add_sentence(text.capitalize())

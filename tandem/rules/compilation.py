@@ -154,19 +154,30 @@ def _find_waiting_compiles(context: HostingContext) -> Iterable[RuleFinding]:
 def _find_disk_shortage(context: HostingContext) -> Iterable[RuleFinding]:
     """A compile, and the artifacts that servers copy, fit the node's local disk."""
     figure = context.instance.nvme_gb
-    serving = context.experiment.serving
+    experiment = context.experiment
+    serving = experiment.serving
     target, *drafts = context.list_pair()
-    pair = (target, *sorted(drafts, key=lambda model: model.bytes.value or 0)[-1:])
-    arms = max(1, min(len(context.arms), (context.instance.devices.value or 0) // serving.devices))
-    copies = arms if context.spelling.artifact_is_cache or serving.copy_artifact else 0
-    needs_gib = {
-        "one compile": compile_gib(pair) if context.experiment.compile.where == "device" else 0,
-        f"{arms} copied artifacts": artifact_gib(pair) * copies,
-    }
-    limit_gib = int((figure.value or 0) * 10**9 * DISK_SHARE) // GIB
-    need, needed_gib = max(needs_gib.items(), key=lambda item: item[1])
-    if figure.value is not None and needed_gib > limit_gib:
-        got = f"{context.experiment.name!r}, where {need} may take {needed_gib} GiB of local disk"
+    largest_drafts = sorted(drafts, key=lambda model: model.bytes.value or 0)[-1:]
+    pair = (target, *largest_drafts)
+    slots = (context.instance.devices.value or 0) // serving.devices
+    arms = max(1, min(len(context.arms), slots))
+
+    needed_gib = 0
+    need = ""
+    if experiment.compile.where == "device":
+        need = "one compile"
+        needed_gib = compile_gib(pair)
+    if context.spelling.artifact_is_cache or serving.copy_artifact:
+        copied_gib = artifact_gib(pair) * arms
+        if copied_gib > needed_gib:
+            need = f"{arms} copied artifacts"
+            needed_gib = copied_gib
+
+    if figure.value is None:
+        return
+    limit_gib = int(figure.value * 10**9 * DISK_SHARE) // GIB
+    if needed_gib > limit_gib:
+        got = f"{experiment.name!r}, where {need} may take {needed_gib} GiB of local disk"
         legal = f"at most {limit_gib} GiB on a {context.instance_name}"
         change = "name smaller models, or another instance type"
         yield RuleFinding(context.path, got, legal, change, figure)

@@ -188,9 +188,11 @@ def _run_jobs(work: StepWork, kind: str, *, limit: int) -> StepProgress:
     missing = list_missing_jobs(work, kind)
     attempts: dict[str, int] = dict(work.result.get("attempts", {}))
     open_jobs: set[str] = set(work.result.get("open", ()))
-    notes = list[str]()
+    notes = []
     for job in sorted(open_jobs):
         look = look_at_job(work, name_job(work.run, job, attempts[job]))
+        reason = f" ({look.words})" if look.words else ""
+        notes.append(f"{look.name} {look.state}{reason}")
         if look.state == "absent" and job in missing:
             start_job(work, job, attempts[job])
         elif look.state != "running":
@@ -199,17 +201,21 @@ def _run_jobs(work: StepWork, kind: str, *, limit: int) -> StepProgress:
             is_last = attempts[job] >= MAX_ATTEMPTS
             if look.state == "failed" and job in missing and is_last:
                 raise RunEndError(f"Job {look.name} failed: {look.words or 'it says nothing'}")
-        notes.append(f"{look.name} {look.state}{look.words and f' ({look.words})'}")
-    if not missing and not open_jobs:
-        text = f"{len(attempts)} made now" if attempts else "nothing was missing"
-        return StepProgress(state="done" if attempts else "skipped", note=text)
 
-    for job, row in missing.items():
-        if job not in open_jobs and len(open_jobs) < limit:
-            attempts[job] = attempts.get(job, 0) + 1
-            if attempts[job] > MAX_ATTEMPTS:
-                raise RunEndError(f"the bucket lacks {row.name} after {MAX_ATTEMPTS} Jobs of {job}")
-            open_jobs.add(job)
-            notes.append(f"{row.name} is begun")
+    if not missing and not open_jobs:
+        if not attempts:
+            return StepProgress(state="skipped", note="nothing was missing")
+        return StepProgress(state="done", note=f"{len(attempts)} made now")
+
+    idle_jobs = [job for job in missing if job not in open_jobs]
+    room = max(0, limit - len(open_jobs))
+    for job in idle_jobs[:room]:
+        attempt = attempts.get(job, 0) + 1
+        name = missing[job].name
+        if attempt > MAX_ATTEMPTS:
+            raise RunEndError(f"the bucket lacks {name} after {MAX_ATTEMPTS} Jobs of {job}")
+        attempts[job] = attempt
+        open_jobs.add(job)
+        notes.append(f"{name} is begun")
     result = {"attempts": attempts, "open": sorted(open_jobs)}
     return StepProgress(note="; ".join(notes), result=result, attempts=sum(attempts.values()))
