@@ -100,32 +100,39 @@ def inspect_artifact(
     """
     if key.nxdi is None:
         return tuple(_find_cache_faults(folder)), (NATIVE_NOTE,)
+    faults = []
     config = read_config(folder)
-    faults = [config] if isinstance(config, str) else list(config_differences(config, key))
-    faults += [
-        *_find_graph_faults(folder / GRAPH),
-        *_find_weight_faults(folder / WEIGHTS, key.tensor_parallel_size),
-    ]
-    for path in sorted(folder.rglob("*")):
-        if any(path.match(pattern) for pattern in TEMPORARY_PATTERNS):
-            faults.append(
-                f"{path}: a temporary file, as of a program that was ended while it wrote"
-            )
-        elif path.is_file() and not path.stat().st_size and path.name not in (CONFIG, GRAPH):
-            faults.append(f"{path}: it is empty")
+    if isinstance(config, str):
+        faults.append(config)
+        config = {}
+    else:
+        faults += config_differences(config, key)
+    faults += _find_graph_faults(folder / GRAPH)
+    faults += _find_weight_faults(folder / WEIGHTS, key.tensor_parallel_size)
+    faults += _find_remains(folder)
     # a half graph is no fault of the artifact: the compiler may have built the graph again under
     # another name
     graphs = find_graphs(cache) if cache is not None else ()
     faults += [f"{graph.folder}: {graph.reason}" for graph in graphs if graph.state == "failed"]
-    notes = [
-        f"that the {field} is {model} is said by whoever brought it;"
-        f" the artifact names {path or 'none'}"
-        for field, path, model in _find_model_folders(
-            {} if isinstance(config, str) else config, key
-        ).values()
-        if not path.startswith(f"{MODELS_MOUNT}/")  # a path without a revision
-    ]
+
+    notes = []
+    for path, field, model in _list_models(key):
+        source = _read_model_folder(config, path)
+        if not source.startswith(f"{MODELS_MOUNT}/"):  # a path without a revision
+            notes.append(
+                f"that the {field} is {model} is said by whoever brought it;"
+                f" the artifact names {source or 'none'}"
+            )
     return tuple(faults), tuple(notes)
+
+
+def _find_remains(folder: Path) -> Iterator[str]:
+    """Yield the files that a program left half-written."""
+    for path in sorted(folder.rglob("*")):
+        if any(path.match(pattern) for pattern in TEMPORARY_PATTERNS):
+            yield f"{path}: a temporary file, as of a program that was ended while it wrote"
+        elif path.is_file() and not path.stat().st_size and path.name not in (CONFIG, GRAPH):
+            yield f"{path}: it is empty"
 
 
 def format_faults(faults: Sequence[str]) -> str:
@@ -212,36 +219,36 @@ def _build_common_settings(key: ArtifactKey) -> dict[str, tuple[str, object]]:
 def config_differences(config: Mapping[str, Any], key: ArtifactKey) -> Iterator[str]:
     """Yield one sentence per field in which a configuration differs from the key."""
     mode = _read_speculation_mode(config)
-    has_draft = isinstance(config.get("fused_spec_config"), Mapping)
     if mode != key.mode:
         yield f"mode: artifact {mode}, deployment {key.mode} ({CONFIG})"
+    has_draft = isinstance(config.get("fused_spec_config"), Mapping)
     if has_draft != bool(key.draft):
-        yield (
-            f"draft: artifact {'one' if has_draft else 'none'},"
-            f" deployment {key.draft or 'none'} ({CONFIG})"
-        )
-    mismatches: dict[str, list[str]] = {}
+        draft = "one" if has_draft else "none"
+        yield f"draft: artifact {draft}, deployment {key.draft or 'none'} ({CONFIG})"
+
+    paths_by_sentence: dict[str, list[str]] = {}
     for path, (field, expected) in build_expected_settings(key).items():
+        follows_mode = field == "mode" and mode != key.mode
+        if follows_mode or (path.startswith(DRAFT) and not has_draft):
+            continue
         actual = _read_config_value(config, path)
-        follows_mode = (field == "mode" and mode != key.mode) or (
-            path.startswith(DRAFT) and not has_draft
-        )
-        if not follows_mode and (
-            actual != expected or isinstance(expected, bool) != isinstance(actual, bool)
-        ):
-            texts = [
-                value if isinstance(value, str) else json.dumps(value)
-                for value in (actual, expected)
-            ]
-            mismatches.setdefault(
-                f"{field}: artifact {texts[0]}, deployment {texts[1]}", []
-            ).append(path)
-    for sentence, paths in mismatches.items():
+        # in Python 1 equals true
+        if (actual, isinstance(actual, bool)) != (expected, isinstance(expected, bool)):
+            sentence = f"{field}: artifact {_spell(actual)}, deployment {_spell(expected)}"
+            paths_by_sentence.setdefault(sentence, []).append(path)
+    for sentence, paths in paths_by_sentence.items():
         yield f"{sentence} ({CONFIG} {shorten_list(paths, 1)})"
-    for path, (field, folder, model) in _find_model_folders(config, key).items():
+
+    for path, field, model in _list_models(key):
+        folder = _read_model_folder(config, path)
         is_ours = folder.startswith(f"{MODELS_MOUNT}/")
         if is_ours and folder.rstrip("/") != f"{MODELS_MOUNT}/{model.replace('@', '/')}":
             yield f"{field}: artifact {folder}, deployment {model} ({CONFIG} {path})"
+
+
+def _spell(value: object) -> str:
+    """Return a setting as text: a string as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _read_speculation_mode(config: Mapping[str, Any]) -> str:
@@ -254,27 +261,21 @@ def _read_speculation_mode(config: Mapping[str, Any]) -> str:
     for mode, flag in flags.items():
         if _read_config_value(config, f"neuron_config.{flag}") is True:
             return mode
-    return (
-        "vanilla"
-        if _read_config_value(config, "neuron_config.speculation_length") not in (0, ABSENT)
-        else "none"
-    )
+    length = _read_config_value(config, "neuron_config.speculation_length")
+    return "none" if length in (0, ABSENT) else "vanilla"
 
 
-def _find_model_folders(
-    config: Mapping[str, Any], key: ArtifactKey
-) -> dict[str, tuple[str, str, str]]:
-    """Return path in the configuration -> (field of the key, the model's folder, its model)."""
-    models = {
-        "_name_or_path": ("target", key.target),
-        "fused_spec_config.draft_model_path": ("draft", key.draft),
-    }
-    values = {path: _read_config_value(config, path) for path in models}
-    return {
-        path: (field, "" if values[path] in (ABSENT, None) else str(values[path]), model)
-        for path, (field, model) in models.items()
-        if model
-    }
+def _list_models(key: ArtifactKey) -> Iterator[tuple[str, str, str]]:
+    """Yield path in the configuration, field of the key, and model, of target and draft."""
+    yield "_name_or_path", "target", key.target
+    if key.draft:
+        yield "fused_spec_config.draft_model_path", "draft", key.draft
+
+
+def _read_model_folder(config: Mapping[str, Any], path: str) -> str:
+    """Return the folder of a model that a configuration names; empty where it names none."""
+    folder = _read_config_value(config, path)
+    return "" if folder in (ABSENT, None) else str(folder)
 
 
 def read_config(folder: Path) -> dict[str, Any] | str:
@@ -313,20 +314,24 @@ def _find_weight_faults(folder: Path, ranks: int) -> Iterator[str]:
     present = {path.name for path in folder.glob("*") if path.is_file()}
     missing = [name for name in names if name not in present]
     if missing:
-        yield (
-            f"{folder / missing[0]}:"
-            f" it is missing ({len(missing)} of {ranks} ranks have no weights)"
-        )
+        count_text = f"{len(missing)} of {ranks} ranks have no weights"
+        yield f"{folder / missing[0]}: it is missing ({count_text})"
     for name in sorted(present - set(names)):
         yield f"{folder / name}: no rank of {ranks} has this name"
+
     sizes: dict[Path, int] = {}
-    for path in (folder / name for name in names if name in present):
+    for name in names:
+        path = folder / name
+        if name not in present:
+            continue
         try:
             read_tensor_file(path)
             sizes[path] = path.stat().st_size
         except TandemError as error:
             yield f"{path}: {error.problem}"
-    median_bytes = statistics.median(sizes.values()) if sizes else 0
+    if not sizes:
+        return
+    median_bytes = statistics.median(sizes.values())
     for path, size in sizes.items():
         if abs(size - median_bytes) > SIZE_TOLERANCE * median_bytes:
             yield f"{path}: {size} bytes, the ranks' median is {median_bytes:.0f}"

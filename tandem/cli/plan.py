@@ -41,7 +41,6 @@ from tandem.plan.forecast import (
     forecast_cells,
 )
 from tandem.plan.measurement_rows import load_published
-from tandem.plan.step_cost import StepCost
 
 WINDOWS = (3, 5, 7, 10, 15)  # what the post tried, and 3, the native runtime's
 WINDOW_LIMITS = (1, 15)
@@ -88,17 +87,7 @@ def plan(
     if not loads:
         # nothing was published at higher loads, so a plan without a run starts at 1
         loads = (1,) if run is None else tuple(dict.fromkeys((1, limit)))
-    if run is None:
-        basis = _assume_basis(acceptance, tpot, catalogue.models[declared.target])
-    elif acceptance is not None or tpot is not None:
-        change = "drop --acceptance and --tpot, or --from"
-        raise InputError("--from has acceptance and cost of its own", where="--from", change=change)
-    else:
-        from tandem.cli.plan_run import measure_basis  # noqa: PLC0415 - numpy
-
-        law = catalogue.runtimes[declared.runtime].counters.tokens_per_step.value
-        basis = measure_basis(run, declared.name, law)
-
+    basis = _choose_basis(acceptance, tpot, run, declared, catalogue)
     forecast = _forecast(place, catalogue, declared, basis, windows=windows, loads=loads)
     lines = list(list_lines(forecast, count_columns()))
     document = forecast_as_dict(forecast)
@@ -110,8 +99,10 @@ def plan(
     if page is not None:
         _write_page(forecast, run, page)
         lines.append(str(page))
-    # what can be planned is planned, and the exit code says that an environment lacks its price
-    code = ExitCode.DONE if place.usd_per_hour or place.environment is None else ExitCode.BAD_INPUT
+    code = ExitCode.DONE
+    if place.environment and not place.usd_per_hour:
+        # what can be planned is planned, and the exit code says that an environment lacks its price
+        code = ExitCode.BAD_INPUT
     return print_result(document, lines, as_json=selection.as_json, code=code)
 
 
@@ -138,17 +129,47 @@ def _read_place(
     return place, inputs.find_experiment(environment, experiment_name), inputs.catalogue
 
 
+def _choose_basis(
+    acceptance: float | None,
+    tpot_ms: float | None,
+    run: Path | None,
+    experiment: Experiment,
+    catalogue: Catalogue,
+) -> PlanBasis:
+    """Return what a plan rests on: the run of --from, or the user's figures and published ones.
+
+    Raises:
+        TandemError: the run cannot be read, or it is given beside figures that it has.
+    """
+    if run is None:
+        return _assume_basis(acceptance, tpot_ms, catalogue.models[experiment.target])
+    if acceptance is not None or tpot_ms is not None:
+        change = "drop --acceptance and --tpot, or --from"
+        raise InputError("--from has acceptance and cost of its own", where="--from", change=change)
+    from tandem.cli.plan_run import measure_basis  # noqa: PLC0415 - numpy
+
+    law = catalogue.runtimes[experiment.runtime].counters.tokens_per_step.value
+    return measure_basis(run, experiment.name, law)
+
+
 def _assume_basis(
     acceptance: float | None, tpot_ms: float | None, target: ModelConfig
 ) -> PlanBasis:
     """Return the user's acceptance or the assumed one, and the published cost of a step."""
-    cost_or_objection = fit_published_cost(load_published(), target)
-    cost = cost_or_objection if isinstance(cost_or_objection, StepCost) else None
-    objection = cost_or_objection if isinstance(cost_or_objection, str) else ""
+    cost = None
+    share = None
+    objection = ""
+    published = fit_published_cost(load_published(), target)
+    if isinstance(published, str):
+        objection = published
+    else:
+        cost = published
+        if tpot_ms is not None:
+            share = convert_cost(cost, tpot_ms)
     return PlanBasis(
         acceptance=ASSUMED_ACCEPTANCE if acceptance is None else acceptance,
         words="assumed" if acceptance is None else "given",
-        share=None if cost is None or tpot_ms is None else convert_cost(cost, tpot_ms),
+        share=share,
         cost=cost,
         objection=objection,
     )
@@ -160,16 +181,19 @@ def _read_counts(text: str | None, flag: str, limits: tuple[int, int]) -> tuple[
     Raises:
         InputError: one is no whole number, or outside the limits.
     """
+    if not text:
+        return ()
     numbers: list[int] = []
     try:
-        for part in filter(None, (text or "").split(",")):
+        for part in filter(None, text.split(",")):
             first, _, last = part.partition("..")
             numbers += range(int(first), int(last or first) + 1)
     except ValueError:
         change = "write whole numbers, as 1,4 or 1..15"
         raise InputError(f"got {text}", where=flag, change=change) from None
+
     low, high = limits
-    if (text and not numbers) or any(not low <= number <= high for number in numbers):
+    if not numbers or min(numbers) < low or max(numbers) > high:
         change = f"write numbers from {low} to {high}, as {low},{high}"
         raise InputError(f"got {text}", where=flag, change=change)
     return tuple(dict.fromkeys(numbers))
@@ -189,7 +213,8 @@ def _forecast(
     Raises:
         InputError: no variant drafts with a model.
     """
-    drafts = tuple(dict.fromkeys(filter(None, (row.draft for row in experiment.all_variants()))))
+    drafts_of_variants = [row.draft for row in experiment.all_variants() if row.draft]
+    drafts = tuple(dict.fromkeys(drafts_of_variants))
     if not drafts:
         change = "add a variant with a draft, or name another experiment"
         raise InputError(

@@ -115,9 +115,9 @@ class ResidualPool:
             student = _place_quantiles(count)
             drawn = self._draw_means(student, count)
             transformed = self._transform(student, count)
-            cautious = np.where(
-                student < 0, np.minimum(drawn, transformed), np.maximum(drawn, transformed)
-            )
+            lower = np.minimum(drawn, transformed)
+            upper = np.maximum(drawn, transformed)
+            cautious = np.where(student < 0, lower, upper)
             is_beyond = np.abs(student) > special.stdtrit(count - 1, (1 + LEVEL) / 2)
             mean = np.where(is_beyond, cautious, drawn)
             self._curves[count] = QuantileCurve(student, mean, is_proportional=True)
@@ -175,11 +175,16 @@ def pool_residuals(logs_by_class: Iterable[Values]) -> ResidualPool | None:
     Args:
         logs_by_class: one log-ratio a prompt. Shapes: (prompts,).
     """
-    classes = [logs[np.isfinite(logs)] for logs in logs_by_class]
-    classes = [logs for logs in classes if len(logs) >= FEWEST_PROMPTS]
-    # a class's own mean takes a part of the spread with it
-    parts = [math.sqrt(len(logs) / (len(logs) - 1)) * (logs - logs.mean()) for logs in classes]
-    residuals = np.concatenate(parts) if parts else np.empty(0)
+    classes = []
+    parts = [np.empty(0)]
+    for class_logs in logs_by_class:
+        logs = class_logs[np.isfinite(class_logs)]
+        count = len(logs)
+        if count >= FEWEST_PROMPTS:
+            classes.append(logs)
+            # a class's own mean takes a part of the spread with it
+            parts.append(math.sqrt(count / (count - 1)) * (logs - logs.mean()))
+    residuals = np.concatenate(parts)
     if len(residuals) < _FEWEST_RESIDUALS or np.ptp(residuals) < NO_WIDTH:
         return None
     from scipy import stats  # noqa: PLC0415 - it takes half a second to load
@@ -209,6 +214,8 @@ def plan_resampling(count: int) -> tuple[Values, IntArray, Values]:
     draws = _count_resamples(count)
     rng = np.random.default_rng([0, count])
     weights = rng.multinomial(count, np.full(count, 1 / count), size=draws) / count
-    places = special.ndtr(_GRID * math.sqrt(count / (count - 1))) * draws - 0.5
+    probabilities = special.ndtr(_GRID * math.sqrt(count / (count - 1)))
+    places = probabilities * draws - 0.5
     lower_index = np.clip(np.floor(places).astype(np.intp), 0, draws - 2)
-    return weights, lower_index, np.clip(places - lower_index, 0.0, 1.0)
+    upper_share = np.clip(places - lower_index, 0.0, 1.0)
+    return weights, lower_index, upper_share

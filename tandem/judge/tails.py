@@ -93,32 +93,40 @@ def _estimate_mean(pairs: CellPairs, noise: RoundNoise, pool: ResidualPool | Non
     requests = pairs.requests
     shape = (2, *pairs.by_round.shape)
     group = np.ravel_multi_index((requests.arm, requests.prompt, requests.round), shape)
-    count = np.bincount(group, minlength=np.prod(shape)).reshape(shape)
-    total = np.bincount(group, requests.value, minlength=np.prod(shape)).reshape(shape)
-    prompt_means = total.sum(axis=2) / count.sum(axis=2)
-    means = prompt_means.mean(axis=1)
-    log = float(np.log(means[0]) - np.log(means[1]))
+    group_count = np.prod(shape)
+    count = np.bincount(group, minlength=group_count).reshape(shape)
+    total = np.bincount(group, requests.value, minlength=group_count).reshape(shape)
     with np.errstate(invalid="ignore"):
         round_means = total / count  # NaN where a prompt was not answered in a round
+    prompt_means = total.sum(axis=2) / count.sum(axis=2)
+
+    baseline, variant = prompt_means.mean(axis=1)
+    log = float(np.log(baseline) - np.log(variant))
+    prompt_shares = prompt_means[1] / variant - prompt_means[0] / baseline
+    round_shares = round_means[1] / variant - round_means[0] / baseline
     estimate = interval.estimate_log_ratio(
-        log - (prompt_means[1] / means[1] - prompt_means[0] / means[0]),
-        log - (round_means[1] / means[1] - round_means[0] / means[0]),
+        log - prompt_shares,
+        log - round_shares,
         pairs.starts,
         placements=pairs.placements,
         noise=noise,
         pool=pool,
     )
     assert estimate is not None  # the cell has as many prompts as its median, which has an estimate
-    return TailEstimate("mean", float(means[0]), float(means[1]), estimate)
+    return TailEstimate("mean", float(baseline), float(variant), estimate)
 
 
 def _estimate_percentile(pairs: CellPairs, shared_noise: RoundNoise) -> TailEstimate:
     requests = pairs.requests
     prompts = len(pairs.prompts)
-    draws = min(_RESAMPLES, max(_NUMBERS // max(len(requests.value), 1), _FEWEST_RESAMPLES))
-    weights = np.vstack([np.full((1, prompts), 1 / prompts), plan_resampling(prompts)[0][:draws]])
-    baseline, variant = (_compute_percentile(requests, arm, weights) for arm in (0, 1))
+    most_draws = max(_NUMBERS // max(len(requests.value), 1), _FEWEST_RESAMPLES)
+    draws = plan_resampling(prompts)[0][: min(_RESAMPLES, most_draws)]
+    even_weights = np.full((1, prompts), 1 / prompts)
+    weights = np.vstack([even_weights, draws])
+    baseline = _compute_percentile(requests, 0, weights)
+    variant = _compute_percentile(requests, 1, weights)
     logs = np.log(baseline) - np.log(variant)
+
     # resampling n prompts makes the variance too small by (n - 1) / n
     own_variance = float(np.var(logs[1:], ddof=1)) * prompts / (prompts - 1)
     own_noise = RoundNoise(own_variance, prompts - 1)
@@ -128,14 +136,17 @@ def _estimate_percentile(pairs: CellPairs, shared_noise: RoundNoise) -> TailEsti
 
 def _compute_percentile(requests: CellRequests, arm: int, weights: Values) -> Values:
     """Return an arm's percentile for each row of weights. Shapes: weights (rows, prompts)."""
-    rows = np.flatnonzero(requests.arm == arm)
-    rows = rows[np.argsort(requests.value[rows], kind="stable")]
-    prompt = requests.prompt[rows]
-    value = requests.value[rows]
-    share = 1 / np.bincount(prompt, minlength=weights.shape[1])
-    cumulative_weights = np.cumsum(weights[:, prompt] * share[prompt], axis=1)
-    place = (cumulative_weights < QUANTILE * cumulative_weights[:, -1:] - 1e-12).sum(axis=1)
-    percentiles: Values = value[np.minimum(place, len(value) - 1)]
+    is_own = requests.arm == arm
+    values = requests.value[is_own]
+    prompts = requests.prompt[is_own]
+    order = np.argsort(values, kind="stable")
+    values = values[order]
+    prompts = prompts[order]
+    share = 1 / np.bincount(prompts, minlength=weights.shape[1])
+    cumulative_weights = np.cumsum(weights[:, prompts] * share[prompts], axis=1)
+    limit = QUANTILE * cumulative_weights[:, -1:] - 1e-12  # a rounding error
+    place = (cumulative_weights < limit).sum(axis=1)
+    percentiles: Values = values[np.minimum(place, len(values) - 1)]
     return percentiles
 
 
@@ -227,9 +238,8 @@ def _weigh_same(witnesses: Sequence[_TailWitness]) -> TailVerdict:
         if abs(tail.estimate.log) > margin:
             low, high = interval.compute_interval(tail.estimate, _OVERALL_LEVEL)
             is_shown = scope == "the " or low > 0 or high < 0
-            return TailVerdict(
-                "mixed" if is_shown else "no evidence", f"{scope}{describe_tail(tail)}"
-            )
+            word: CellWord = "mixed" if is_shown else "no evidence"
+            return TailVerdict(word, f"{scope}{describe_tail(tail)}")
     return TailVerdict("same")
 
 

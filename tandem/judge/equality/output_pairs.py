@@ -27,7 +27,6 @@ import numpy as np
 from scipy import special
 
 from tandem.bench.figures.columns import BoolArray, IntArray
-from tandem.bench.figures.quantiles import Values
 from tandem.bench.figures.request_table import NO_DIGEST, UNKNOWN, Digests, RequestTable
 from tandem.judge.comparability import BROKEN_CONTENT, mask_content
 from tandem.judge.schema import LEVEL, ShareEstimate
@@ -216,7 +215,7 @@ def compute_effective_size(hits: BoolArray, prompts: IntArray) -> float:
     if count == 1 or share in {0.0, 1.0}:
         return least_size
 
-    residues: Values = np.bincount(codes, hits - share, minlength=count)
+    residues = np.bincount(codes, hits - share, minlength=count)
     residue_sum = float((residues**2).sum())
     cluster_variance = count / (count - 1) * residue_sum / pairs**2
     size = float(pairs)
