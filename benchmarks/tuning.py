@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from between_marks import write_between
 
 from tandem.declarations.catalogue import load_catalogue
-from tandem.plan.forecast import DraftShare, PlanLoad, compute_step_cost, convert_cost, stretch_step
+from tandem.plan.forecast import PlanLoad, compute_step_cost, convert_cost, stretch_step
 from tandem.plan.measurement_rows import SERVED_DENSE, load_published
+from tandem.plan.plan_basis import DraftBasis, DraftShare
 from tandem.plan.step_cost import RANGE_FACTOR, fit_step_cost
 from tandem.plan.step_tokens import CommitLaw, count_drafted, expect_tokens, find_acceptance
 
@@ -74,8 +75,8 @@ def format_loads() -> Iterator[str]:
     """Yield how the batch changes a draft's cost and the post's pair's speed-up at window 7."""
     share = fit_share()
     target = load_catalogue().models["Qwen/Qwen3-32B"]
-    load = PlanLoad(law="k", target=target, context_tokens=684, acceptance=0.8)
-    tokens = expect_tokens(load.law, load.acceptance, 7)
+    load = PlanLoad(law="k", target=target, context_tokens=684, draft=DraftBasis())
+    tokens = expect_tokens(load.law, load.draft.acceptance, 7)
     yield (
         "| concurrency | a plain step reads | speculative step over plain, k = 7 | speed-up at"
         " acceptance 0.8 |"

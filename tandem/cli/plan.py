@@ -15,10 +15,9 @@ from cyclopts import Parameter
 from tandem.cli.console import count_columns, print_result
 from tandem.cli.flags import EnvironmentName, Name, require_range
 from tandem.cli.inputs import read_legal_experiment, read_legal_inputs
+from tandem.cli.plan_advice import PlanForecast, PlanPlace, describe_recommendation
+from tandem.cli.plan_figures import PlanFigures, build_basis, split_word
 from tandem.cli.plan_screen import (
-    PlanForecast,
-    PlanPlace,
-    describe_recommendation,
     forecast_as_dict,
     list_bases,
     list_lines,
@@ -28,19 +27,16 @@ from tandem.cli.selection import DEFAULTS, Selection
 from tandem.cli.starter import INSTANCE_TYPES
 from tandem.declarations.catalogue import Catalogue, load_catalogue
 from tandem.declarations.experiment import Experiment
-from tandem.declarations.model import ModelConfig
 from tandem.errors import ExitCode, InputError
 from tandem.plan.forecast import (
-    ASSUMED_ACCEPTANCE,
     TARGET_KINDS,
-    PlanBasis,
     build_load,
     compute_core_memory,
-    convert_cost,
-    fit_published_cost,
     forecast_cells,
 )
+from tandem.plan.forecast_cell import ForecastCell
 from tandem.plan.measurement_rows import load_published
+from tandem.plan.plan_basis import PlanBasis
 
 WINDOWS = (3, 5, 7, 10, 15)  # what the post tried, and 3, the native runtime's
 WINDOW_LIMITS = (1, 15)
@@ -52,12 +48,15 @@ def plan(
     *,
     env: EnvironmentName | None = None,
     acceptance: Annotated[
-        float | None, Parameter(metavar="SHARE", validator=require_range(0, 1))
-    ] = None,
+        tuple[str, ...], Parameter(metavar="[DRAFT=]SHARE,...", consume_multiple=1)
+    ] = (),
+    cost: Annotated[tuple[str, ...], Parameter(metavar="[DRAFT=]C", consume_multiple=1)] = (),
     tpot: Annotated[
         float | None, Parameter(metavar="MS", validator=require_range(0.01, 10_000, "ms"))
     ] = None,
-    run: Annotated[Path | None, Parameter(name="--from", metavar="DIR")] = None,
+    runs: Annotated[
+        tuple[str, ...], Parameter(name="--from", metavar="[DRAFT=]DIR", consume_multiple=1)
+    ] = (),
     window: Annotated[str | None, Parameter(metavar="N,...|A..B")] = None,
     concurrency: Annotated[str | None, Parameter(metavar="N,...|A..B")] = None,
     page: Annotated[Path | None, Parameter(metavar="FILE")] = None,
@@ -69,9 +68,12 @@ def plan(
     Args:
         experiment: name of the experiment
         env: environment that hosts it (default: none, and no price)
-        acceptance: chance that the target accepts a drafted token (default: 0.8, assumed)
-        tpot: measured TPOT of the plain server, in ms; a speed-up needs it, unless --from has it
-        run: folder of a run of this experiment, for its own acceptance and draft cost
+        acceptance: chance that the target accepts a drafted token, or the share accepted at each
+            position (default: 0.8, assumed)
+        cost: a draft forward in plain steps of the target
+        tpot: measured TPOT of the plain server, in ms, for the published cost of a draft forward
+        runs: folder of a run that gives acceptance and, if it is of this experiment, cost;
+            repeatable
         window: num_speculative_tokens (default: 3,5,7,10,15)
         concurrency: requests at once (default: 1; with --from, also max_num_seqs)
         page: write charts, with the points of the run, to one HTML file
@@ -86,8 +88,9 @@ def plan(
     loads = _read_counts(concurrency, "--concurrency", (1, limit))
     if not loads:
         # nothing was published at higher loads, so a plan without a run starts at 1
-        loads = (1,) if run is None else tuple(dict.fromkeys((1, limit)))
-    basis = _choose_basis(acceptance, tpot, run, declared, catalogue)
+        loads = tuple(dict.fromkeys((1, limit))) if runs else (1,)
+    figures = PlanFigures(acceptance=acceptance, cost=cost, runs=runs, tpot_ms=tpot)
+    basis = build_basis(figures, declared, catalogue)
     forecast = _forecast(place, catalogue, declared, basis, windows=windows, loads=loads)
     lines = list(list_lines(forecast, count_columns()))
     document = forecast_as_dict(forecast)
@@ -97,7 +100,7 @@ def plan(
         lines += ["", "published measurements of this kind of target:", *list_sources(rows)]
         document["published"] = [row.model_dump(mode="json") for row in rows]
     if page is not None:
-        _write_page(forecast, run, page)
+        _write_page(forecast, figures, page)
         lines.append(str(page))
     code = ExitCode.DONE
     if place.environment and not place.usd_per_hour:
@@ -127,52 +130,6 @@ def _read_place(
         usd_per_hour=environment.capacity.usd_per_hour,
     )
     return place, inputs.find_experiment(environment, experiment_name), inputs.catalogue
-
-
-def _choose_basis(
-    acceptance: float | None,
-    tpot_ms: float | None,
-    run: Path | None,
-    experiment: Experiment,
-    catalogue: Catalogue,
-) -> PlanBasis:
-    """Return what a plan rests on: the run of --from, or the user's figures and published ones.
-
-    Raises:
-        TandemError: the run cannot be read, or it is given beside figures that it has.
-    """
-    if run is None:
-        return _assume_basis(acceptance, tpot_ms, catalogue.models[experiment.target])
-    if acceptance is not None or tpot_ms is not None:
-        change = "drop --acceptance and --tpot, or --from"
-        raise InputError("--from has acceptance and cost of its own", where="--from", change=change)
-    from tandem.cli.plan_run import measure_basis  # noqa: PLC0415 - numpy
-
-    law = catalogue.runtimes[experiment.runtime].counters.tokens_per_step.value
-    return measure_basis(run, experiment.name, law)
-
-
-def _assume_basis(
-    acceptance: float | None, tpot_ms: float | None, target: ModelConfig
-) -> PlanBasis:
-    """Return the user's acceptance or the assumed one, and the published cost of a step."""
-    cost = None
-    share = None
-    objection = ""
-    published = fit_published_cost(load_published(), target)
-    if isinstance(published, str):
-        objection = published
-    else:
-        cost = published
-        if tpot_ms is not None:
-            share = convert_cost(cost, tpot_ms)
-    return PlanBasis(
-        acceptance=ASSUMED_ACCEPTANCE if acceptance is None else acceptance,
-        words="assumed" if acceptance is None else "given",
-        share=share,
-        cost=cost,
-        objection=objection,
-    )
 
 
 def _read_counts(text: str | None, flag: str, limits: tuple[int, int]) -> tuple[int, ...]:
@@ -208,21 +165,12 @@ def _forecast(
     windows: Sequence[int],
     loads: Sequence[int],
 ) -> PlanForecast:
-    """Compute what is printed.
-
-    Raises:
-        InputError: no variant drafts with a model.
-    """
-    drafts_of_variants = [row.draft for row in experiment.all_variants() if row.draft]
-    drafts = tuple(dict.fromkeys(drafts_of_variants))
-    if not drafts:
-        change = "add a variant with a draft, or name another experiment"
-        raise InputError(
-            "no variant drafts with a model", where=f"experiment {experiment.name}", change=change
-        )
+    """Compute what is printed."""
+    cells: list[ForecastCell] = []
+    for drafts in basis.list_groups():
+        load = build_load(experiment, catalogue, basis.drafts[drafts[0]])
+        cells += forecast_cells(load, drafts, windows, loads, cost=basis.cost)
     serving = experiment.serving
-    load = build_load(experiment, catalogue, basis.acceptance, basis.position_rates)
-    cells = forecast_cells(load, basis.share, drafts, windows, loads, cost=basis.cost)
     core_memory = {
         draft: compute_core_memory(
             catalogue.models[experiment.target],
@@ -231,7 +179,7 @@ def _forecast(
             sequences=serving.max_num_seqs,
             max_model_len=serving.max_model_len,
         )
-        for draft in drafts
+        for draft in basis.drafts
     }
     return PlanForecast(
         experiment=experiment,
@@ -255,15 +203,15 @@ def _find_core_hbm(
     return hbm_gib * experiment.serving.logical_neuron_core / cores
 
 
-def _write_page(forecast: PlanForecast, run: Path | None, path: Path) -> None:
-    """Write charts of every cell, and of a run's own points.
+def _write_page(forecast: PlanForecast, figures: PlanFigures, path: Path) -> None:
+    """Write charts of every cell, and of the runs' own points.
 
     Raises:
         TandemError: the run cannot be judged, or the file cannot be written.
     """
     from tandem.cli.plan_run import read_run_points  # noqa: PLC0415 - numpy, scipy
     from tandem.report.chart_page import PageHeader  # noqa: PLC0415 - vl-convert
-    from tandem.report.plan_page import write_plan_page  # noqa: PLC0415
+    from tandem.report.plan_page import MeasuredPoint, write_plan_page  # noqa: PLC0415
 
     place = forecast.place.environment or forecast.place.instance_type
     header = PageHeader(
@@ -274,4 +222,8 @@ def _write_page(forecast: PlanForecast, run: Path | None, path: Path) -> None:
         is_simulated=forecast.basis.is_simulated,
         version=version("tandem"),
     )
-    write_plan_page(header, forecast.cells, read_run_points(run) if run else (), path)
+    points: list[MeasuredPoint] = []
+    for word in figures.runs:
+        _, folder = split_word(word, list(forecast.basis.drafts))
+        points += read_run_points(Path(folder))
+    write_plan_page(header, forecast.cells, points, path)

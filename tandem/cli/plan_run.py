@@ -11,67 +11,123 @@ from pathlib import Path
 
 from tandem.bench.figures.request_table import read_request_table
 from tandem.bench.figures.summary import ALL_CLASSES, RecordSummary, summarize_run
-from tandem.bench.records.manifest import UNNAMED_METHOD, read_manifest
+from tandem.bench.records.manifest import RunManifest, read_manifest
+from tandem.cli.plan_figures import list_drafts
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.experiment import Experiment
 from tandem.errors import InputError
 from tandem.metrics import acceptance_position
-from tandem.plan.forecast import DraftShare, PlanBasis
+from tandem.plan.plan_basis import DraftBasis, DraftShare
 from tandem.plan.step_tokens import CommitLaw, find_acceptance
 from tandem.report.plan_page import MeasuredPoint
 
-# methods that run no draft model, or of which nothing says so
-DRAFTLESS = {None, "ngram", "suffix", UNNAMED_METHOD}
+DRAFTLESS = {None, "ngram", "suffix"}  # methods that run no draft model
 
 
-def measure_basis(folder: Path, experiment: str, law: CommitLaw) -> PlanBasis:
-    """Return what a run measured of speculation.
+def measure_drafts(
+    folder: Path, experiment: Experiment, catalogue: Catalogue, draft: str | None
+) -> dict[str, DraftBasis]:
+    """Return what a run measured of each draft; of a draft with several windows, by the longest.
+
+    A run of servers by URL may be of any hardware, so it gives acceptance and no cost.
 
     Args:
         folder: of `tandem bench run`, or of `tandem results --out`.
-        experiment: whose run it must be.
-        law: of the runtime.
+        experiment: what is planned, which the run's experiment must be, if it names one.
+        catalogue: of the runtimes.
+        draft: the model that drafts in the run; None to take it from the experiment.
 
     Raises:
-        InputError: it is no run, or another experiment's; no arm drafts with a model; nothing was
-            counted.
+        InputError: it is no run, or another experiment's; no arm drafts with a model, or nobody
+            knows with which; nothing was counted.
     """
     manifest = read_manifest(folder)
     where = str(folder)
-    if manifest.experiment is not None and manifest.experiment != experiment:
-        change = f"name a run of {experiment}, or plan {manifest.experiment}"
+    if manifest.experiment not in {None, experiment.name}:
+        change = f"name a run of {experiment.name}, or plan {manifest.experiment}"
         raise InputError(
             f"the run is of the experiment {manifest.experiment}", where=where, change=change
         )
-    arms = [
-        arm for arm in manifest.arms if arm.speculation and arm.speculation.method not in DRAFTLESS
-    ]
-    arm = next(
-        (arm for arm in arms if arm.speculation and arm.speculation.num_speculative_tokens), None
-    )
-    if arm is None or arm.speculation is None or arm.speculation.num_speculative_tokens is None:
-        change = "measure with --experiment, which writes each arm's draft and window"
+    windows = _list_arm_windows(manifest)
+    if not windows:
+        change = "measure with --experiment, or say it with --speculates NAME=K"
         raise InputError(
             "the run does not say which arm drafts with which window", where=where, change=change
         )
     summary = summarize_run(folder)
-    window = arm.speculation.num_speculative_tokens
-    names = (manifest.arms[0].name, arm.name)
-    points = {
-        class_: _measure_class(summary, class_, names, (law, window))
-        for class_ in _list_classes(summary)
-    }
-    found = {class_: point for class_, point in points.items() if point is not None}
-    pooled = found.get(ALL_CLASSES) or (next(iter(found.values())) if len(found) == 1 else None)
-    if pooled is None:
+    is_deployed = manifest.experiment is not None
+    bases: dict[str, DraftBasis] = {}
+    for arm in sorted(windows, key=lambda arm: windows[arm], reverse=True):
+        runtime = next(row.runtime for row in manifest.arms if row.name == arm)
+        law = catalogue.runtimes[runtime].counters.tokens_per_step.value if runtime else "k+1"
+        names = (manifest.arms[0].name, arm)
+        basis = _measure_arm(summary, names, (law, windows[arm]), has_cost=is_deployed)
+        if basis is not None:
+            bases.setdefault(_find_draft(experiment, arm, draft, where), basis)
+    if not bases:
         change = "use a run whose server counts drafts (docs/measurement.md), or pass --acceptance"
-        raise InputError(f"the run counted no acceptance of {arm.name}", where=where, change=change)
-    shares = [share for _, share in found.values()]
+        names_text = ", ".join(windows)
+        raise InputError(
+            f"the run counted no acceptance of {names_text}", where=where, change=change
+        )
+    return bases
+
+
+def _list_arm_windows(manifest: RunManifest) -> dict[str, int]:
+    """Return the window of each arm that drafts with a model."""
+    windows = {}
+    for arm in manifest.arms:
+        speculation = arm.speculation
+        if speculation is None or speculation.method in DRAFTLESS:
+            continue
+        if speculation.num_speculative_tokens:
+            windows[arm.name] = speculation.num_speculative_tokens
+    return windows
+
+
+def _find_draft(experiment: Experiment, arm: str, draft: str | None, where: str) -> str:
+    """Return the model that drafts in an arm.
+
+    Raises:
+        InputError: neither the flag nor the experiment says it.
+    """
+    if draft is not None:
+        return draft
+    drafts = {variant.name: variant.draft for variant in experiment.all_variants()}
+    own_draft = drafts.get(arm)
+    if own_draft is not None:
+        return own_draft
+    models = list_drafts(experiment)
+    if len(models) == 1:
+        return models[0]
+    change = f"name it: --from DRAFT=DIR, DRAFT one of {', '.join(models)}"
+    raise InputError(
+        f"the run does not say which model drafts in {arm}", where=where, change=change
+    )
+
+
+def _measure_arm(
+    summary: RecordSummary, names: tuple[str, str], rule: tuple[CommitLaw, int], *, has_cost: bool
+) -> DraftBasis | None:
+    """Return acceptance, and with `has_cost` the draft's share, of an arm; None if not counted."""
+    points = {
+        class_: _measure_class(summary, class_, names, rule) for class_ in _list_classes(summary)
+    }
+    counted = {class_: point for class_, point in points.items() if point is not None}
+    pooled = counted.get(ALL_CLASSES)
+    if pooled is None and len(counted) == 1:
+        (pooled,) = counted.values()
+    if pooled is None:
+        return None
+
+    shares = [share for _, share in counted.values()]
     share = DraftShare(pooled[1], min(shares), max(shares), "measured")
-    return PlanBasis(
-        pooled[0],
-        "measured",
-        share,
-        bool(summary.simulated),
-        _list_position_rates(summary, arm.name),
+    return DraftBasis(
+        acceptance=pooled[0],
+        acceptance_basis="measured",
+        position_rates=_list_position_rates(summary, names[1]),
+        share=share if has_cost else None,
+        is_simulated=bool(summary.simulated),
     )
 
 

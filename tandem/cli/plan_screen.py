@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.bench.records.terminal_table import format_table
 from tandem.bench.records.terminal_text import wrap_text
-from tandem.declarations.experiment import Experiment
+from tandem.cli.plan_advice import PlanForecast, describe_recommendation, list_deciding_steps
 from tandem.judge import text_format as fmt
-from tandem.plan.forecast import CoreMemory, PlanBasis, choose_window, rank_cell
+from tandem.plan.forecast import CoreMemory
 from tandem.plan.forecast_cell import ForecastCell
 from tandem.plan.measurement_rows import PublishedRow
-from tandem.plan.step_cost import StepCost
+from tandem.plan.plan_basis import DraftBasis
 
 NO_PRICE = "no cost: `capacity.usd_per_hour` is 0, write your price of a node-hour"
 NO_ENVIRONMENT = (
@@ -36,53 +35,16 @@ NO_TPOT = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanPlace:
-    """Where an experiment would run.
-
-    Args:
-        environment: its name; None where none is named.
-        instance_type: of its nodes, or the one that `tandem new` takes.
-        usd_per_hour: price of a node-hour; None where no environment says it, 0 where one leaves it
-            out.
-    """
-
-    environment: str | None
-    instance_type: str
-    usd_per_hour: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanForecast:
-    """What is printed.
-
-    Args:
-        experiment: as declared.
-        place: where it would run.
-        cells: each draft, window and load.
-        basis: what every cell rests on.
-        core_memory: draft to what each logical core holds; None where unknown.
-        hbm_gib: of a logical core; None where unknown.
-    """
-
-    experiment: Experiment
-    place: PlanPlace
-    cells: tuple[ForecastCell, ...]
-    basis: PlanBasis
-    core_memory: dict[str, CoreMemory | None]
-    hbm_gib: float | None
-
-    @property
-    def has_speed_ups(self) -> bool:
-        """Whether a cell has one."""
-        return any(cell.speed_up is not None for cell in self.cells)
-
-
 def list_lines(forecast: PlanForecast, width: int) -> Iterator[str]:
     """Yield the recommendation, what rests on what, the table, memory and what trying costs."""
     if forecast.basis.is_simulated:
         yield SIMULATED_BAND
-    for text in (describe_recommendation(forecast), *list_bases(forecast)):
+    texts = (
+        describe_recommendation(forecast),
+        *list_deciding_steps(forecast),
+        *list_bases(forecast),
+    )
+    for text in texts:
         yield from wrap_text(text, width, indent="  ")
     yield ""
     yield from _list_cells(forecast, width)
@@ -128,7 +90,7 @@ def _list_legends(forecast: PlanForecast) -> Iterator[str]:
         yield BREAK_EVEN_LEGEND
     elif cost is not None:
         yield GAIN_LEGEND
-    if cost is not None and forecast.basis.share is None:
+    if cost is not None and not forecast.has_speed_ups:
         yield NO_TPOT
     if cost is not None and any(cell.concurrency > cost.concurrency for cell in forecast.cells):
         yield NO_LOAD.format(cost.concurrency)
@@ -177,78 +139,38 @@ def list_bases(forecast: PlanForecast) -> Iterator[str]:
     servers = ", from simulated servers" if basis.is_simulated else ""
     subject = f"{experiment.name}: {experiment.target} on {experiment.runtime}"
     yield f"{subject}, relative to plain decoding{servers}"
+    for drafts in basis.list_groups():
+        draft_basis = basis.drafts[drafts[0]]
+        parts = [_describe_acceptance(draft_basis), _describe_share(draft_basis)]
+        yield f"{' or '.join(drafts)}: {'; '.join(filter(None, parts))}"
+    if basis.cost is not None:
+        span = f"({basis.cost.low_ms:.1f} to {basis.cost.high_ms:.1f})"
+        draft = f"a draft forward takes {basis.cost.draft_ms:.1f} ms {span}"
+        token = f"each verified token {basis.cost.verified_share:.3f} of a plain step"
+        yield f"published: {draft}, {token} (--sources)"
 
-    words = "assumed: pass --acceptance" if basis.words == "assumed" else basis.words
-    words += " of simulated servers" if basis.is_simulated else ""
+
+def _describe_acceptance(basis: DraftBasis) -> str:
+    words = str(basis.acceptance_basis)
+    if not basis.has_acceptance:
+        words = "assumed: pass --acceptance"
+    if basis.is_simulated and basis.acceptance_basis == "measured":
+        words += " of simulated servers"
     if basis.position_rates:
         words += f", by position {', '.join(f'{rate:.2f}' for rate in basis.position_rates)}"
-    cost = _describe_draft_cost(basis)
-    yield f"acceptance {basis.acceptance:.3g} ({words})" + (f"; {cost}" if cost else "")
+    return f"acceptance {basis.acceptance:.3g} ({words})"
 
 
-def _describe_draft_cost(basis: PlanBasis) -> str:
-    """Return what a draft forward and a verified token cost; empty where nobody says it."""
+def _describe_share(basis: DraftBasis) -> str:
+    """Return what a draft forward takes of a plain step; empty where it is not known."""
     share = basis.share
-    cost = basis.cost
-    if share is not None and share.basis == "measured":
-        source = share.basis + (" on simulated servers" if basis.is_simulated else "")
-        span = f"{share.low:.2f} to {share.high:.2f} ({source})"
-        return f"a draft forward takes {share.mean:.2f} of a plain step, {span}"
-    if cost is None:
+    if share is None:
         return ""
-    share_words = "" if share is None else f", {share.mean:.2f} of a step"
-    span = f"({cost.low_ms:.1f} to {cost.high_ms:.1f})"
-    draft = f"a draft forward takes {cost.draft_ms:.1f} ms {span}{share_words}"
-    token = f"each verified token takes {cost.verified_share:.3f} of a plain step"
-    return f"{draft}; {token} (published: --sources)"
-
-
-def describe_recommendation(forecast: PlanForecast) -> str:
-    """Return what to try first and what that rests on, or why there is no forecast."""
-    basis = forecast.basis
-    if basis.objection:
-        experiment = forecast.experiment
-        return (
-            f"No speed-up can be forecast for {experiment.target}: {basis.objection}. Measure it "
-            f"(tandem run {experiment.name} --env NAME --hours 8), then plan with --from DIR."
-        )
-    least = min(cell.concurrency for cell in forecast.cells)
-    best = [choose_window(forecast.cells, draft, least) for draft in forecast.core_memory]
-    cell = max(best, key=rank_cell)
-    equal_count = sum(rank_cell(rival) == rank_cell(cell) for rival in best)
-    if equal_count == 1:
-        return f"{_describe_choice(cell, basis, f'{cell.draft} with window {cell.window}')}."
-    name = f"window {cell.window} with any of {equal_count} drafts"
-    choice = _describe_choice(cell, basis, name)
-    return f"{choice}. The forecast does not tell these drafts apart."
-
-
-def _describe_choice(cell: ForecastCell, basis: PlanBasis, name: str) -> str:
-    """Return what to do about the most promising cell and why, without a full stop."""
-    article = "an" if basis.words == "assumed" else "a"
-    source = "published" if basis.share is None else basis.share.basis
-    servers = " of simulated servers" if basis.is_simulated else ""
-    ground = f"on {article} {basis.words} acceptance and {source} draft costs{servers}"
-    rest = f"at concurrency {cell.concurrency}, {ground}"
-    if cell.low is None or cell.high is None:
-        return _describe_gain(cell, basis.cost, name, rest)
-    if cell.high <= 1:
-        return f"Keep plain decoding: no window of these is faster {rest}"
-    if cell.low <= 1:
-        return f"Measure before you decide: {name} may be slower or faster {rest}"
-    return f"Try {name} first: {cell.low:.1f} to {cell.high:.1f} times as fast {rest}"
-
-
-def _describe_gain(cell: ForecastCell, cost: StepCost | None, name: str, rest: str) -> str:
-    """Return what to try first where no cell of its load has a speed-up."""
-    if cost is not None and cell.concurrency > cost.concurrency:
-        reason = f"none is published above {cost.concurrency}"
-        return f"No speed-up can be forecast at concurrency {cell.concurrency}: {reason}"
-    if cell.gain_tpot_ms is None:
-        reason = "no window of these is sure to be faster, whatever the TPOT"
-        return f"Measure before you decide: {reason}, {rest}"
-    condition = f"if the plain server's TPOT is above {math.ceil(cell.gain_tpot_ms)} ms"
-    return f"Try {name} first: faster than plain decoding {condition}, {rest}"
+    source = str(share.basis)
+    if share.basis == "measured":
+        source = f"{share.low:.2f} to {share.high:.2f}, measured"
+        source += " on simulated servers" if basis.is_simulated else ""
+    return f"a draft forward takes {share.mean:.2f} of a plain step ({source})"
 
 
 def forecast_as_dict(forecast: PlanForecast) -> dict[str, object]:
@@ -258,8 +180,8 @@ def forecast_as_dict(forecast: PlanForecast) -> dict[str, object]:
         "experiment": forecast.experiment.name,
         "environment": forecast.place.environment,
         "instance_type": forecast.place.instance_type,
-        "acceptance": {"value": basis.acceptance, "basis": basis.words},
-        "draft_share": basis.share and asdict(basis.share),
+        "drafts": {draft: asdict(draft_basis) for draft, draft_basis in basis.drafts.items()},
+        "indistinguishable": [group for group in basis.list_groups() if len(group) > 1],
         "step_cost": basis.cost and asdict(basis.cost),
         "objection": basis.objection or None,
         "simulated": basis.is_simulated,
@@ -271,4 +193,5 @@ def forecast_as_dict(forecast: PlanForecast) -> dict[str, object]:
         "compile_hours_at_most": forecast.experiment.compile.deadline_hours,
         "usd_per_node_hour": forecast.place.usd_per_hour,
         "recommendation": describe_recommendation(forecast),
+        "deciding": list(list_deciding_steps(forecast)),
     }

@@ -1,9 +1,9 @@
 """What each draft and window gives at each load: tokens, speed-up, break-even, memory.
 
-Invariant: every figure carries where it comes from (`measured`, `published`, `assumed`), and the
-speed-up is a ratio. It is given where a run measured the cost of a draft. Else it needs the plain
-TPOT, a load that was published, and published rows of the target's kind that predict each other
-(step_cost.py); each other cell has none.
+Invariant: every figure carries where it comes from (`measured`, `given`, `published`, `assumed`),
+and the speed-up is a ratio. It is forecast where the cost of a draft was measured or given. Else it
+needs the plain TPOT, a load that was published, and published rows of the target's kind that
+predict each other (step_cost.py); each other cell has none.
 
 Batches: a plain step reads the weights once and the KV cache of each sequence, and a draft forward
 is bound by latency, so it is a smaller share of a longer step. A step that verifies more tokens
@@ -17,13 +17,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal
 
 from tandem.declarations.catalogue import Catalogue
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.model import ModelConfig
 from tandem.plan.forecast_cell import ForecastCell
 from tandem.plan.measurement_rows import PublishedRow, RowKind, TargetKind
+from tandem.plan.plan_basis import DraftBasis, DraftShare
 from tandem.plan.step_cost import RANGE_FACTOR, StepCost, find_objection, fit_step_cost
 from tandem.plan.step_tokens import (
     CommitLaw,
@@ -33,9 +33,6 @@ from tandem.plan.step_tokens import (
     find_acceptance,
 )
 
-FigureBasis = Literal["measured", "published", "assumed"]
-# between the break-even of the post's pair, 0.58, and what llmperf's copying prompts give
-ASSUMED_ACCEPTANCE = 0.8
 BYTES_PER_VALUE = 2  # bfloat16 and float16
 GIB = 2**30
 # tokens that Trainium2 computes while it reads each 2-byte weight once: 667 BF16 TFLOPS over 2.9
@@ -54,49 +51,6 @@ TARGET_KINDS: dict[str, TargetKind] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class DraftShare:
-    """Time of one draft forward over a plain step at concurrency 1.
-
-    Args:
-        mean, low, high: the share, and its range.
-        basis: where it comes from.
-        verified: time of one more verified token over a plain step; 0 where the share has it in it.
-        concurrency: the highest load for which it holds; None where it was measured.
-    """
-
-    mean: float
-    low: float
-    high: float
-    basis: FigureBasis
-    verified: float = 0.0
-    concurrency: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PlanBasis:
-    """What every figure of a plan rests on.
-
-    Args:
-        acceptance: chance that a draft is accepted after all before it were.
-        words: where the acceptance comes from.
-        share: of a draft forward; the range of a measured one is that of the classes. None where
-            none is known.
-        is_simulated: whether it was measured on simulated servers.
-        position_rates: share of drafts accepted at each position, where a run counted them.
-        cost: of a step, as published rows of the target's kind say; None where they say nothing.
-        objection: why there is no `cost`; empty where it was measured.
-    """
-
-    acceptance: float
-    words: str
-    share: DraftShare | None
-    is_simulated: bool = False
-    position_rates: tuple[float, ...] = ()
-    cost: StepCost | None = None
-    objection: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanLoad:
     """What is served, apart from drafts and windows.
@@ -105,31 +59,22 @@ class PlanLoad:
         law: of the runtime.
         target: the model served.
         context_tokens: of a sequence in the middle of its answer.
-        acceptance: chance that a draft is accepted after all before it were.
-        position_rates: share of drafts accepted at each position, where a server counted them: used
-            instead.
+        draft: what is known of the draft.
     """
 
     law: CommitLaw
     target: ModelConfig
     context_tokens: int
-    acceptance: float
-    position_rates: tuple[float, ...] = ()
+    draft: DraftBasis
 
 
-def build_load(
-    experiment: Experiment,
-    catalogue: Catalogue,
-    acceptance: float,
-    position_rates: tuple[float, ...] = (),
-) -> PlanLoad:
+def build_load(experiment: Experiment, catalogue: Catalogue, draft: DraftBasis) -> PlanLoad:
     """Return what an experiment serves, with a sequence in the middle of its longest answer."""
     return PlanLoad(
         law=catalogue.runtimes[experiment.runtime].counters.tokens_per_step.value,
         target=catalogue.models[experiment.target],
         context_tokens=experiment.max_prompt_tokens + experiment.max_output_tokens // 2,
-        acceptance=acceptance,
-        position_rates=position_rates,
+        draft=draft,
     )
 
 
@@ -199,37 +144,39 @@ def compute_step_cost(
     return (verify + window * share) / plain
 
 
-def forecast_cells(  # noqa: PLR0913 - what a cell depends on
+def forecast_cells(
     load: PlanLoad,
-    share: DraftShare | None,
-    drafts: Sequence[str],
+    drafts: tuple[str, ...],
     windows: Sequence[int],
     concurrency: Sequence[int],
     *,
     cost: StepCost | None = None,
 ) -> Iterator[ForecastCell]:
-    """Yield every draft, window and load, in this order.
+    """Yield every window and load, in this order, of drafts that cannot be told apart.
 
     Args:
-        load: what is served.
-        share: of a draft forward, of every draft alike: on Neuron it depends on latency, not on the
-            draft's size. None where it is not known: then no cell has a speed-up.
+        load: what is served. No cell has a speed-up where its draft has no share.
         drafts: ids of models.
         windows: values of num_speculative_tokens.
         concurrency: sequences at once.
         cost: as published, for the plain TPOT above which a cell gains.
     """
-    for draft, window, count in product(drafts, windows, concurrency):
-        least = tokens = expect_tokens(load.law, load.acceptance, window)
-        if load.position_rates:
-            least, tokens = extend_positions(load.law, load.position_rates, window)
+    share = load.draft.share
+    for window, count in product(windows, concurrency):
+        least = tokens = expect_tokens(load.law, load.draft.acceptance, window)
+        if load.draft.position_rates:
+            least, tokens = extend_positions(load.law, load.draft.position_rates, window)
         gain_tpot_ms = None
         if cost is not None and count <= cost.concurrency:
             gain_tpot_ms = cost.find_gain_tpot(
                 least, window, count * count_drafted(load.law, window)
             )
         cell = ForecastCell(
-            draft=draft, window=window, concurrency=count, tokens=tokens, gain_tpot_ms=gain_tpot_ms
+            drafts=drafts,
+            window=window,
+            concurrency=count,
+            tokens=tokens,
+            gain_tpot_ms=gain_tpot_ms,
         )
         if share is not None and count <= (share.concurrency or count):
             cell = _add_speed_up(cell, load, share, least)
@@ -309,13 +256,16 @@ def compute_core_memory(
     return CoreMemory(target_gib=weights[0], draft_gib=weights[1], kv_gib=kv_bytes / cores / GIB)
 
 
-def choose_window(cells: Iterable[ForecastCell], draft: str, concurrency: int) -> ForecastCell:
-    """Return the cell of a draft at a load whose worst case is best, the shorter window of equals.
+def choose_window(
+    cells: Iterable[ForecastCell], drafts: tuple[str, ...], concurrency: int
+) -> ForecastCell:
+    """Return the cell of a group of drafts at a load whose worst case is best.
 
+    Of equals it is that of the shorter window.
     Without speed-ups it is the cell that gains from the shortest plain step on, without that the
     shortest window.
     """
-    own = [cell for cell in cells if (cell.draft, cell.concurrency) == (draft, concurrency)]
+    own = [cell for cell in cells if (cell.drafts, cell.concurrency) == (drafts, concurrency)]
     return max(own, key=rank_cell)
 
 

@@ -1,4 +1,4 @@
-"""A cell of a forecast: what is printed and drawn of one draft and window at one load.
+"""A cell of a forecast: what is printed and drawn of a draft and a window at one load.
 
 Invariant: it imports nothing of what is declared, so that a page can draw it.
 """
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastCell:
-    """One draft and window at one load.
+    """A window at one load, of one draft or of several that cannot be told apart.
 
     Args:
-        draft: the model that drafts.
+        drafts: the models, any of which may draft.
         window: num_speculative_tokens.
         concurrency: sequences decoded at once.
         tokens: mean of a step.
@@ -27,7 +27,7 @@ class ForecastCell:
             where it never is, or where that is not known.
     """
 
-    draft: str
+    drafts: tuple[str, ...]
     window: int
     concurrency: int
     tokens: float
@@ -36,3 +36,8 @@ class ForecastCell:
     high: float | None = None
     break_even: float | None = None
     gain_tpot_ms: float | None = None
+
+    @property
+    def draft(self) -> str:
+        """The drafts by their names."""
+        return " or ".join(self.drafts)

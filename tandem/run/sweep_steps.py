@@ -21,8 +21,9 @@ from tandem.plan.candidate_search import (
     decide_sweep,
     plan_next,
 )
-from tandem.plan.forecast import ASSUMED_ACCEPTANCE, build_load, forecast_cells, rank_cell
+from tandem.plan.forecast import build_load, forecast_cells, rank_cell
 from tandem.plan.measurement_rows import SERVED_DENSE, load_published
+from tandem.plan.plan_basis import DraftBasis
 from tandem.plan.step_cost import fit_step_cost
 from tandem.plan.step_tokens import CommitLaw
 from tandem.run.fleet_steps import release_fleet
@@ -349,14 +350,12 @@ def _rank_remaining(work: StepWork, pairs: Sequence[PairState]) -> list[SweepCan
     """
     experiment = work.experiment
     spent = {pair.variant for pair in pairs if pair.is_over and not pair.has_figures}
-    load = build_load(experiment, work.world.catalogue, ASSUMED_ACCEPTANCE)
+    load = build_load(experiment, work.world.catalogue, DraftBasis())
     cost = fit_step_cost(load_published(), SERVED_DENSE)
 
     def rank(candidate: SweepCandidate) -> tuple[float, float, int]:
         windows = [candidate.window]
-        return rank_cell(
-            next(forecast_cells(load, None, [candidate.draft], windows, [1], cost=cost))
-        )
+        return rank_cell(next(forecast_cells(load, (candidate.draft,), windows, [1], cost=cost)))
 
     remaining = [
         candidate for candidate, variant in _name_candidates(work).items() if variant not in spent

@@ -59,11 +59,74 @@ def test_sources_list_published_rows_with_their_dates(capsys):
     assert "gpt-oss" not in out
 
 
-def test_equal_drafts_are_not_told_apart(capsys):
-    assert run("plan", "post-drafts-windows") == 0
-    first = " ".join(capsys.readouterr().out.partition("\npost-drafts")[0].split())
-    assert first.startswith("Try window 5 with any of 2 drafts first: ")
-    assert first.endswith("The forecast does not tell these drafts apart.")
+DRAFTS = ("plan", "post-drafts-windows")
+SMALL = "Qwen/Qwen3-0.6B"
+LARGE = "Qwen/Qwen3-1.7B"
+
+
+def read_advice(capsys):
+    """Return what is recommended, and the missing figures, in one line."""
+    return " ".join(capsys.readouterr().out.partition("\npost")[0].split())
+
+
+@pytest.mark.parametrize(
+    ("flags", "advice"),
+    [
+        ((), "No recommendation: neither acceptance nor cost of a draft is known."),
+        (("--tpot", "20"), "No recommendation: the acceptance of no draft is known."),
+        (("--cost", "0.1"), "No recommendation: the acceptance of no draft is known."),
+        (
+            ("--acceptance", f"{SMALL}=0.9", "--tpot", "30"),
+            f"Try {SMALL} with window 10 first: ",
+        ),
+        (
+            ("--acceptance", f"{SMALL}=0.8", "--acceptance", f"{LARGE}=0.7", "--tpot", "20"),
+            "No recommendation between drafts, because their ranges overlap",
+        ),
+        (
+            ("--acceptance", f"{SMALL}=0.95", "--acceptance", f"{LARGE}=0.4", "--cost", "0.05"),
+            f"Try {SMALL} with window 15 first:",
+        ),
+    ],
+)
+def test_a_plan_recommends_only_what_it_knows(flags, advice, capsys):
+    assert run(*DRAFTS, *flags) == 0
+    assert read_advice(capsys).startswith(advice)
+
+
+def test_drafts_of_which_nothing_is_known_are_one_row(capsys):
+    run(*DRAFTS, "--json")
+
+    document = json.loads(capsys.readouterr().out)
+    assert {tuple(cell["drafts"]) for cell in document["cells"]} == {(SMALL, LARGE)}
+    assert document["indistinguishable"] == [[SMALL, LARGE]]
+
+
+def test_an_unknown_draft_beside_a_known_one_is_named(capsys):
+    run(*DRAFTS, "--acceptance", "Qwen3-0.6B=0.9", "--tpot", "30")
+    assert f"Nothing is known of {LARGE}: it may be better." in read_advice(capsys)
+
+
+def test_missing_figures_come_with_the_way_to_them(capsys):
+    run(*DRAFTS)
+
+    advice = read_advice(capsys)
+    assert "acceptance: serve target and draft on any hardware" in advice
+    assert (
+        "cost: measure the plain server's TPOT (--tpot MS), or the first pair of a sweep" in advice
+    )
+
+
+def test_nothing_is_missing_where_both_figures_are_given(capsys):
+    run(*PLAN, "--acceptance", "0.8", "--cost", "0.1", "--json")
+    assert json.loads(capsys.readouterr().out)["deciding"] == []
+
+
+def test_shares_by_position_give_the_tokens_of_a_step(capsys):
+    run(*PLAN, "--acceptance", "0.8,0.6,0.5", "--window", "4", "--json")
+
+    (cell,) = json.loads(capsys.readouterr().out)["cells"]
+    assert cell["tokens"] == pytest.approx(1 + 0.8 + 0.6 + 0.5)
 
 
 def test_without_an_environment_there_is_no_price(capsys):
@@ -91,6 +154,10 @@ def test_a_low_acceptance_keeps_plain_decoding(capsys):
     ("flags", "words"),
     [
         (("--acceptance", "1.2"), "from 0 to 1"),
+        (("--acceptance", "0.4,0.5"), "a later position with a larger share"),
+        (("--acceptance", "0.4", "--acceptance", "0.5"), "two values for all drafts"),
+        (("--acceptance", "Qwen3-8B=0.4"), "no draft Qwen3-8B"),
+        (("--cost", "x"), "write a number from 0 to 100"),
         (("--window", "16"), "numbers from 1 to 15"),
         (("--window", "x"), "whole numbers"),
     ],
@@ -122,9 +189,26 @@ NATIVE = ("plan", "qwen3-native", "--env", "native-us-east-2")
 def test_a_run_gives_its_own_acceptance_and_draft_cost(measured, capsys):
     assert run(*NATIVE, "--from", str(measured()), "--json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["acceptance"] == {"value": pytest.approx(1.0), "basis": "measured"}
-    assert document["draft_share"]["basis"] == "measured"
-    assert 0.7 < document["draft_share"]["mean"] < 1.0  # the target drafts for itself
+    (draft,) = document["drafts"].values()
+    assert (draft["acceptance"], draft["acceptance_basis"]) == (pytest.approx(1.0), "measured")
+    assert draft["share"]["basis"] == "measured"
+    assert 0.7 < draft["share"]["mean"] < 1.0  # the target drafts for itself
+
+
+def test_a_run_of_other_hardware_gives_acceptance_and_no_cost(measured, capsys):
+    assert run(*NATIVE, "--from", str(measured(experiment=None)), "--json") == 0
+    (draft,) = json.loads(capsys.readouterr().out)["drafts"].values()
+    assert (draft["acceptance_basis"], draft["share"]) == ("measured", None)
+
+
+def test_a_run_of_one_of_several_drafts_is_named_by_the_flag(measured, capsys):
+    folder = measured(experiment=None)
+
+    assert run(*DRAFTS, "--from", str(folder)) == 2
+    assert "name it: --from DRAFT=DIR" in capsys.readouterr().err
+    assert run(*DRAFTS, "--from", f"Qwen3-0.6B={folder}", "--json") == 0
+    drafts = json.loads(capsys.readouterr().out)["drafts"]
+    assert [drafts[name]["acceptance_basis"] for name in (SMALL, LARGE)] == ["measured", "assumed"]
 
 
 def test_every_sentence_of_a_simulated_run_says_so(measured, capsys):
@@ -155,9 +239,16 @@ def test_a_run_that_names_no_draft_is_refused(measured, capsys):
     assert "which arm drafts with which window" in capsys.readouterr().err
 
 
-def test_from_and_acceptance_exclude_each_other(measured, capsys):
-    assert run(*NATIVE, "--from", str(measured()), "--acceptance", "0.5") == 2
-    assert "drop --acceptance and --tpot, or --from" in capsys.readouterr().err
+@pytest.mark.parametrize("figure", ["acceptance", "cost"])
+def test_what_a_run_gives_is_not_given_again(figure, measured, capsys):
+    assert run(*NATIVE, "--from", str(measured()), f"--{figure}", "0.5") == 2
+    assert f"a run gives the {figure} of" in capsys.readouterr().err
+
+
+def test_two_runs_of_one_draft_are_refused(measured, capsys):
+    folder = str(measured())
+    assert run(*NATIVE, "--from", folder, "--from", folder) == 2
+    assert "two runs give figures of" in capsys.readouterr().err
 
 
 def test_a_price_of_zero_gives_a_plan_and_2(tmp_path, capsys):
@@ -180,7 +271,8 @@ def test_a_price_of_zero_gives_a_plan_and_2(tmp_path, capsys):
 
 def test_the_page_has_a_chart_for_each_load(tmp_path, capsys):
     path = tmp_path / "plan.html"
-    assert run(*PLAN, "--tpot", "20", "--concurrency", "1,2", "--page", str(path)) == 0
+    flags = ("--acceptance", "0.8", "--tpot", "20", "--concurrency", "1,2")
+    assert run(*PLAN, *flags, "--page", str(path)) == 0
     assert capsys.readouterr().out.endswith(f"{path}\n")
     page = path.read_text()
     assert ("<h1>Try Qwen/Qwen3-1.7B" in page, page.count("<figure"), "<script" in page) == (

@@ -6,7 +6,6 @@ import pytest
 
 from tandem.declarations.catalogue import load_catalogue
 from tandem.plan.forecast import (
-    DraftShare,
     PlanLoad,
     choose_window,
     compute_core_memory,
@@ -19,6 +18,7 @@ from tandem.plan.forecast import (
     stretch_step,
 )
 from tandem.plan.measurement_rows import load_published
+from tandem.plan.plan_basis import DraftBasis, DraftShare, PlanBasis
 from tandem.plan.step_tokens import expect_tokens
 
 MODELS = load_catalogue().models
@@ -31,17 +31,19 @@ EXPERTS = TARGET.model_copy(
 )
 
 
-def make_load(acceptance=0.8):
-    return PlanLoad(law="k", target=TARGET, context_tokens=700, acceptance=acceptance)
+def make_load(acceptance=0.8, share=None):
+    draft = DraftBasis(acceptance=acceptance, share=share)
+    return PlanLoad(law="k", target=TARGET, context_tokens=700, draft=draft)
 
 
 def forecast(acceptance=0.8, share=POST, windows=(7,), loads=(1,)):
-    return list(forecast_cells(make_load(acceptance), share, [DRAFT.id], windows, loads))
+    return list(forecast_cells(make_load(acceptance, share), (DRAFT.id,), windows, loads))
 
 
 def forecast_published(tpot_ms=None, windows=(7,), loads=(1,)):
     share = None if tpot_ms is None else convert_cost(COST, tpot_ms)
-    return list(forecast_cells(make_load(), share, [DRAFT.id], windows, loads, cost=COST))
+    load = make_load(share=share)
+    return list(forecast_cells(load, (DRAFT.id,), windows, loads, cost=COST))
 
 
 def test_a_free_draft_gives_the_tokens_of_a_step():
@@ -90,7 +92,7 @@ def test_a_model_of_unknown_size_has_no_memory():
 
 def test_the_choice_is_the_window_whose_worst_case_is_best():
     cells = forecast(windows=range(1, 16))
-    assert choose_window(cells, DRAFT.id, 1).low == max(cell.low for cell in cells)
+    assert choose_window(cells, (DRAFT.id,), 1).low == max(cell.low for cell in cells)
 
 
 def test_a_published_cost_gives_a_range_of_two():
@@ -116,7 +118,7 @@ def test_the_low_end_is_one_where_gain_begins():
 
 def test_without_speed_ups_the_earliest_gain_is_chosen():
     cells = forecast_published(windows=(3, 5, 7, 10, 15))
-    choice = choose_window(cells, DRAFT.id, 1)
+    choice = choose_window(cells, (DRAFT.id,), 1)
     assert choice.gain_tpot_ms == min(cell.gain_tpot_ms for cell in cells)
 
 
@@ -148,3 +150,10 @@ def test_a_step_beyond_the_chips_compute_takes_longer():
 def test_speculation_loses_at_a_large_batch():
     small, large = forecast(loads=(4, 128))
     assert small.speed_up > 1.5 > large.speed_up
+
+
+def test_drafts_of_which_the_same_is_known_are_one_group():
+    known = DraftBasis(acceptance=0.7, acceptance_basis="given")
+    basis = PlanBasis(drafts={"a": DraftBasis(), "b": known, "c": DraftBasis()})
+
+    assert basis.list_groups() == [("a", "c"), ("b",)]
