@@ -104,6 +104,13 @@ _METRICS: dict[tuple[str, str, BetterDirection], Metric] = {
         " where the run was given no limits.",
         has_speed_up=True,
     ),
+    ("goodput_share", "1", "higher"): Metric(
+        "requests that succeeded within every stated limit / all requests of the turn; quantiles"
+        " are over turns, the mean is over all requests; absent as goodput_per_s",
+        "Requests within the limits",
+        "Share of the requests that succeeded within every stated limit, one value a turn. Empty"
+        " where the run was given no limits. The verdict says whether arms differ in it.",
+    ),
     ("acceptance_length", "tokens", "higher"): Metric(
         "tokens committed by one speculative step, the target's own included. Live counters: 1 +"
         " accepted tokens / drafts. Flat counters: tokens after each answer's first / decode steps,"

@@ -1,13 +1,14 @@
 """The verdict on every cell (metric, variant, class, load), and on all classes of a load.
 
 Invariant: `decide_speed_up` gives each word, with p adjusted for every test of the report. The E2E
-of all classes together is tested first and has its own share of the level. Every other test shares
-the rest (Holm); a test of E2E has twice the weight of another, because E2E decides the headline.
-Whichever succeeds leaves its share to the other. So at a true speed-up of 1 at most 1 - LEVEL of
-whole reports say faster or slower anywhere. The other metrics of all classes have intervals and are
-not tested. The mean and the 90th percentile of E2E are tested too: if the median is faster and one
-of these slower, the cell is `mixed`. Over all classes the mean alone counts: a percentile over
-prompts of other speed-ups shows how they differ.
+of all classes together is tested first and has its own share of the level. The goodput limits of a
+run that has some have another (tandem/judge/attainment.py). Every other test shares the rest
+(Holm); a test of E2E has twice the weight of another, because E2E decides the headline. E2E of all
+classes and the other tests leave their share to each other where they succeed. So at a true
+speed-up of 1 at most 1 - LEVEL of whole reports say faster or slower anywhere. The other metrics of
+all classes have intervals and are not tested. The mean and the 90th percentile of E2E are tested
+too: if the median is faster and one of these slower, the cell is `mixed`. Over all classes the mean
+alone counts: a percentile over prompts of other speed-ups shows how they differ.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from msgspec.structs import replace
 from tandem.bench.figures.columns import BoolArray
 from tandem.bench.figures.quantiles import Values
 from tandem.judge import power, verdict_reason
+from tandem.judge.attainment import judge_attainment
 from tandem.judge.cell_estimates import CellEstimate, LoadEstimate, SpeedUpEstimator
-from tandem.judge.decision import OVERALL_SHARE, adjust_groups
+from tandem.judge.decision import ATTAINMENT_SHARE, OVERALL_SHARE, adjust_groups
 from tandem.judge.interval import convert_log_ratio
 from tandem.judge.pairs import WAIT_METRIC, RequestPairing, weigh_metric
 from tandem.judge.schema import (
     LEVEL,
+    AttainmentVerdict,
     CellVerdict,
     CellWord,
     LoadVerdict,
@@ -43,10 +46,12 @@ class SpeedUpVerdicts(NamedTuple):
     Args:
         cells: by variant, class, load and metric.
         overall: over all classes, by variant and load.
+        attainment: of the goodput limits, by variant and load; empty without limits.
     """
 
     cells: tuple[CellVerdict, ...]
     overall: tuple[LoadVerdict, ...]
+    attainment: tuple[AttainmentVerdict, ...] = ()
 
 
 def judge_speed_ups(
@@ -66,9 +71,11 @@ def judge_speed_ups(
         cells += estimator.estimate_cells()
         overall += estimator.estimate_loads()
 
+    attainment = judge_attainment(pairing, controls, margin=margin)
+    level_share = 1 - ATTAINMENT_SHARE if any(row.p is not None for row in attainment) else 1.0
     drafts = [*(load.deciding for load in overall), *cells]
     estimates = [draft for draft in drafts if isinstance(draft, CellEstimate)]
-    decided_cells = _decide_cells(pairing, estimates, margin)
+    decided_cells = _decide_cells(pairing, estimates, margin, level_share)
     verdicts = [
         next(decided_cells) if isinstance(draft, CellEstimate) else draft for draft in drafts
     ]
@@ -78,11 +85,12 @@ def judge_speed_ups(
             LoadVerdict(deciding=verdict, beside=load.beside)
             for verdict, load in zip(verdicts, overall, strict=False)
         ),
+        attainment=attainment,
     )
 
 
 def _decide_cells(
-    pairing: RequestPairing, cells: Sequence[CellEstimate], margin: float
+    pairing: RequestPairing, cells: Sequence[CellEstimate], margin: float, level_share: float
 ) -> Iterator[CellVerdict]:
     """Yield the verdicts, with every test of the report taken into account.
 
@@ -90,8 +98,9 @@ def _decide_cells(
         pairing: the run.
         cells: the loads first.
         margin: as for `judge_speed_ups`.
+        level_share: of the level that these tests have.
     """
-    tests = _adjust_tests(cells)
+    tests = _adjust_tests(cells, level_share)
     p_values = tests.p_values.tolist()
     decisions = []
     tails = []
@@ -147,7 +156,7 @@ class _AdjustedTests(NamedTuple):
     tail_places: list[int]
 
 
-def _adjust_tests(cells: Sequence[CellEstimate]) -> _AdjustedTests:
+def _adjust_tests(cells: Sequence[CellEstimate], level_share: float) -> _AdjustedTests:
     """Return the tests of cells, the loads first.
 
     A load of one class is that class: it is tested once, with the loads.
@@ -173,18 +182,20 @@ def _adjust_tests(cells: Sequence[CellEstimate]) -> _AdjustedTests:
 
     is_overall = np.arange(len(weights)) < sum(cell.is_overall for cell in cells)
     test_weights = np.array(weights)
-    p_values = adjust_groups(np.array(own_p_values), test_weights, is_overall)
-    alphas = _find_alphas(p_values, test_weights, is_overall)
+    p_values = adjust_groups(np.array(own_p_values), test_weights, is_overall, level_share)
+    alphas = _find_alphas(p_values, test_weights, is_overall, level_share)
     return _AdjustedTests(p_values, alphas, places, tail_places)
 
 
-def _find_alphas(p_values: Values, weights: Values, is_overall: BoolArray) -> Values:
+def _find_alphas(
+    p_values: Values, weights: Values, is_overall: BoolArray, level_share: float
+) -> Values:
     """Return the level at which Holm's procedure tests each p, the other p-values as they are."""
     alphas = np.empty(len(p_values))
     is_significant = p_values < 1 - LEVEL
-    for own, share in ((is_overall, OVERALL_SHARE), (~is_overall, 1 - OVERALL_SHARE)):
+    for own, share in ((is_overall, OVERALL_SHARE), (~is_overall, level_share - OVERALL_SHARE)):
         has_whole_level = bool(is_significant[~own].all())
-        own_level = (1 - LEVEL) * (1.0 if has_whole_level else share)
+        own_level = (1 - LEVEL) * (level_share if has_whole_level else share)
         own_weights = weights[own]
         open_weights = own_weights[~is_significant[own]].sum() + own_weights * is_significant[own]
         alphas[own] = own_level * own_weights / open_weights

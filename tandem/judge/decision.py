@@ -23,6 +23,10 @@ from tandem.judge.schema import LEVEL, MARGIN, CellWord, RatioEstimate
 OVERALL_SHARE = 0.2
 """Share of the level that the pooled tests begin with: .01 of .05 (docs/decisions/0053)."""
 
+ATTAINMENT_SHARE = 0.2
+"""Share of the level of the tests of goodput limits: .01 of .05, which the cells of a run with
+limits give up."""
+
 
 class SpeedUpDecision(NamedTuple):
     """The word of a speed-up, and the ground of the decision.
@@ -105,7 +109,11 @@ def adjust_p_values(p_values: Values, weights: Values | None = None) -> Values:
 
 
 def adjust_with_fallback(
-    overall_p_values: Values, cell_p_values: Values, cell_weights: Values | None = None
+    overall_p_values: Values,
+    cell_p_values: Values,
+    cell_weights: Values | None = None,
+    *,
+    level_share: float = 1.0,
 ) -> tuple[Values, Values]:
     """Return the p-values of the pooled tests and of all others, adjusted for each other.
 
@@ -118,28 +126,39 @@ def adjust_with_fallback(
         overall_p_values: of the tests over all classes.
         cell_p_values: of every other test of the report.
         cell_weights: of these; as for `adjust_p_values`.
+        level_share: of the level that the two groups have; tests beside them have the rest.
     """
     overall_holm = adjust_p_values(overall_p_values)
     cell_holm = adjust_p_values(cell_p_values, cell_weights)
+    overall_with_all = np.minimum(overall_holm / level_share, 1.0)
+    cells_with_all = np.minimum(cell_holm / level_share, 1.0)
     if not len(overall_holm) or not len(cell_holm):
-        return overall_holm, cell_holm
+        return overall_with_all, cells_with_all
 
     overall_alone = np.minimum(overall_holm / OVERALL_SHARE, 1.0)
-    cells_alone = np.minimum(cell_holm / (1 - OVERALL_SHARE), 1.0)
-    overall = np.minimum(overall_alone, np.maximum(overall_holm, cells_alone.max()))
-    cells = np.minimum(cells_alone, np.maximum(cell_holm, overall_alone.max()))
+    cells_alone = np.minimum(cell_holm / (level_share - OVERALL_SHARE), 1.0)
+    overall = np.minimum(overall_alone, np.maximum(overall_with_all, cells_alone.max()))
+    cells = np.minimum(cells_alone, np.maximum(cells_with_all, overall_alone.max()))
     return overall, cells
 
 
-def adjust_groups(p_values: Values, weights: Values, is_overall: BoolArray) -> Values:
+def adjust_groups(
+    p_values: Values, weights: Values, is_overall: BoolArray, level_share: float = 1.0
+) -> Values:
     """Return the p-values of a report's tests, adjusted by `adjust_with_fallback`.
 
     Args:
         p_values, weights: of the tests.
         is_overall: which tests are over all classes.
+        level_share: as for `adjust_with_fallback`.
     """
     adjusted_p_values = np.empty(len(p_values))
-    groups = adjust_with_fallback(p_values[is_overall], p_values[~is_overall], weights[~is_overall])
+    groups = adjust_with_fallback(
+        p_values[is_overall],
+        p_values[~is_overall],
+        weights[~is_overall],
+        level_share=level_share,
+    )
     adjusted_p_values[is_overall], adjusted_p_values[~is_overall] = groups
     return adjusted_p_values
 

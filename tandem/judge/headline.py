@@ -18,7 +18,13 @@ from tandem.judge import schema
 from tandem.judge.cells import SpeedUpVerdicts
 from tandem.judge.headline_facts import TPOT_METRIC, HeadlineFacts
 from tandem.judge.pairs import DECIDING_METRIC, RequestPairing
-from tandem.judge.schema import CellVerdict, CellWord, Headline, OutputFinding
+from tandem.judge.schema import (
+    AttainmentWord,
+    CellVerdict,
+    CellWord,
+    Headline,
+    OutputFinding,
+)
 from tandem.judge.text_format import format_load, format_number
 from tandem.judge.verdict_sentence import MAX_CLASSES, write_sentences
 
@@ -33,6 +39,9 @@ _OUTPUT_SUFFIXES: dict[OutputFinding, str] = {
 _START_TEXTS = ("restarts not tested", "one server start; restarts not tested")
 """Reservations of a word for which no start is recorded, as of several servers at one address, or
 one is."""
+
+_DIFFERENCES: set[CellWord] = {"faster", "slower"}
+_LIMIT_WORDS: dict[AttainmentWord, CellWord] = {"more": "faster", "fewer": "slower"}
 
 _WORDLESS_FINDINGS: tuple[schema.VariantFinding, ...] = ("no evidence", "not comparable", "void")
 
@@ -63,6 +72,7 @@ def build_headlines(  # noqa: PLR0913 - the parts of a verdict
             variant=variant,
             cells=tuple(cell for cell in speed_ups.cells if cell.variant == variant),
             loads=tuple(load for load in speed_ups.overall if load.deciding.variant == variant),
+            attainment=tuple(row for row in speed_ups.attainment if row.variant == variant),
             controls=controls,
             equality=next((entry for entry in equality if entry.variant == variant), None),
             margin=margin,
@@ -83,7 +93,11 @@ def _build_headline(facts: HeadlineFacts) -> Headline:
     return Headline(
         variant=facts.variant,
         verdict=combine_verdict(
-            finding, facts.output, metric=facts.metric, start_count=facts.start_count
+            finding,
+            facts.output,
+            metric=facts.metric,
+            start_count=facts.start_count,
+            may_miss_limits=facts.may_miss_limits,
         ),
         finding=finding,
         evidence=facts.evidence,
@@ -102,7 +116,12 @@ def _build_headline(facts: HeadlineFacts) -> Headline:
 
 
 def combine_verdict(
-    finding: schema.VariantFinding, output: OutputFinding, *, metric: str, start_count: int | None
+    finding: schema.VariantFinding,
+    output: OutputFinding,
+    *,
+    metric: str,
+    start_count: int | None,
+    may_miss_limits: bool = False,
 ) -> str:
     """Return a finding with its reservations.
 
@@ -111,6 +130,7 @@ def combine_verdict(
         metric: that decided.
         start_count: of the arm with the fewest starts, where they are too few to cover what starts
             differ by; None where the verdict covers that.
+        may_miss_limits: whether the variant may keep the goodput limits for fewer requests.
     """
     if finding in _WORDLESS_FINDINGS:
         return finding
@@ -119,6 +139,7 @@ def combine_verdict(
         text += " per output token"
     if finding == "faster":
         text += _OUTPUT_SUFFIXES[output]
+        text += ", but may miss more limits" if may_miss_limits else ""
     if start_count is None:
         return text
     if start_count < len(_START_TEXTS):
@@ -135,7 +156,10 @@ def _decide_finding(facts: HeadlineFacts) -> schema.VariantFinding:
     cells = facts.words
     overall_words = facts.overall_words
     called_words = overall_words | {word for word, named_cells in cells.items() if named_cells}
-    if "mixed" in called_words or called_words >= {"faster", "slower"}:
+    differences = called_words & _DIFFERENCES
+    # what limits say of a variant is no speed, but it may go against one
+    limit_words = {_LIMIT_WORDS.get(row.verdict, "same") for row in facts.attainment}
+    if "mixed" in called_words or (differences and differences | limit_words >= _DIFFERENCES):
         return "mixed"
     if "faster" in called_words and facts.survivors_reason:
         return "not comparable"
@@ -213,4 +237,5 @@ def withhold_words(speed_ups: SpeedUpVerdicts, headlines: Sequence[Headline]) ->
         overall=tuple(
             replace(load, deciding=withhold(load.deciding)) for load in speed_ups.overall
         ),
+        attainment=speed_ups.attainment,
     )

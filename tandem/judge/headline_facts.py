@@ -24,6 +24,7 @@ from tandem.judge.pairs import DECIDING_METRIC, LENGTH_METRIC, RequestPairing
 from tandem.judge.quantile_curve import FEWEST_PROMPTS
 from tandem.judge.schema import (
     LEVEL,
+    AttainmentVerdict,
     CellVerdict,
     CellWord,
     LoadVerdict,
@@ -48,6 +49,7 @@ class HeadlineFacts:
         variant: its arm.
         cells: of this variant.
         loads: of this variant, all classes together.
+        attainment: of this variant; empty without goodput limits.
         controls: what voids the run, and what limits it.
         equality: of its outputs; None where they were not compared.
         margin: a speed-up within it is `same`; a ratio of lengths within it is no difference.
@@ -58,6 +60,7 @@ class HeadlineFacts:
     variant: str
     cells: tuple[CellVerdict, ...]
     loads: tuple[LoadVerdict, ...]
+    attainment: tuple[AttainmentVerdict, ...]
     controls: schema.RunControls
     equality: schema.OutputEquality | None
     margin: float
@@ -86,6 +89,18 @@ class HeadlineFacts:
         settings = [arm.speculation for arm in self.pairing.table.run.arms if arm.name in self.arms]
         return any(
             speculation is not None and speculation.method is not None for speculation in settings
+        )
+
+    @property
+    def may_miss_limits(self) -> bool:
+        """Whether the variant kept the limits for fewer requests, and may miss far more."""
+        return any(
+            row.verdict == "no evidence"
+            and row.difference is not None
+            and row.low is not None
+            and row.difference < 0
+            and row.low < -self.margin
+            for row in self.attainment
         )
 
     @cached_property

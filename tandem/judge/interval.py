@@ -98,6 +98,7 @@ def estimate_log_ratio(  # noqa: PLR0913 - the signature is a sentence: values, 
     *,
     placements: IntArray | None = None,
     noise: RoundNoise = NO_NOISE,
+    has_own_noise: bool = True,
     pool: ResidualPool | None = None,
     level: float = LEVEL,
 ) -> LogRatioEstimate | None:
@@ -116,6 +117,8 @@ def estimate_log_ratio(  # noqa: PLR0913 - the signature is a sentence: values, 
             takes out, so it is taken out of the starts' spread too. Shapes: (rounds,).
         noise: of a round, from `pool_round_noise` over all classes. Starts that are a factor
             include it.
+        has_own_noise: whether rounds that differ more than by `noise` and by chance widen the
+            interval.
         pool: from `pool_residuals` over all classes; None where prompts are not skewed.
         level: of low and high.
     """
@@ -129,7 +132,8 @@ def estimate_log_ratio(  # noqa: PLR0913 - the signature is a sentence: values, 
             estimate = _estimate_over_starts(by_round, starts, placements, pool, level)
             if estimate is not None:
                 return estimate
-        shared_noise = _estimate_shared_noise(by_round, noise)
+        own_noise = _find_own_noise(by_round) if has_own_noise else NO_NOISE
+        shared_noise = _share_noise(by_round, max(noise, own_noise, key=lambda row: row.variance))
     return _estimate_over_prompts(logs[is_finite], shared_noise, pool, level)
 
 
@@ -236,16 +240,19 @@ def _keep_skewness(own_variance: float, variance: float) -> float:
     return share
 
 
-def _estimate_shared_noise(by_round: Values, pooled_noise: RoundNoise) -> RoundNoise:
-    """Return the variance that rounds add to a class's mean, and its degrees of freedom.
+def _find_own_noise(by_round: Values) -> RoundNoise:
+    """Return a class's own noise if an F test at _ROUNDS_LEVEL says that it is more than chance.
 
-    The result is the noise of all classes. The class's own noise replaces it if that is larger and
-    an F test at _ROUNDS_LEVEL says that chance does not explain it. The own noise has few degrees
-    of freedom: used always, it would make intervals too wide where rounds are alike.
+    It has few degrees of freedom: used always, it would make intervals too wide where rounds are
+    alike.
     """
-    round_count = int(np.isfinite(by_round).any(axis=0).sum())
     own_noise, is_real = _measure_round_noise(by_round) or (NO_NOISE, False)
-    noise = own_noise if is_real and own_noise.variance > pooled_noise.variance else pooled_noise
+    return own_noise if is_real else NO_NOISE
+
+
+def _share_noise(by_round: Values, noise: RoundNoise) -> RoundNoise:
+    """Return the variance that rounds of some noise add to a mean."""
+    round_count = int(np.isfinite(by_round).any(axis=0).sum())
     return RoundNoise(noise.variance / round_count, noise.df) if round_count else NO_NOISE
 
 

@@ -46,6 +46,10 @@ WAIT_METRIC = "wait_ms"
 """E2E; of a failed request the time until it failed, but at least its prompt's median at its load
 over all arms."""
 
+LIMITS_METRIC = "within_limits"
+"""2 of a request within every goodput limit, 1 of any other, failed ones included: a figure that is
+no number above 0 does not count."""
+
 
 def find_figures(table: RequestTable, metric: str) -> Values:
     """Return a metric of each request; NaN where it has none, as in a run that has no record."""
@@ -103,6 +107,21 @@ class CellPairs:
     baseline_medians: Values
     variant_medians: Values
     requests: CellRequests
+
+    def average_requests(self) -> tuple[Values, Values]:
+        """Return the mean over requests of each arm's prompts, and of each round's; NaN if absent.
+
+        Shapes: (2, prompts), (2, prompts, rounds).
+        """
+        requests = self.requests
+        shape = (2, *self.by_round.shape)
+        group = np.ravel_multi_index((requests.arm, requests.prompt, requests.round), shape)
+        group_count = np.prod(shape)
+        count = np.bincount(group, minlength=group_count).reshape(shape)
+        total = np.bincount(group, requests.value, minlength=group_count).reshape(shape)
+        with np.errstate(invalid="ignore"):
+            round_means = total / count
+        return total.sum(axis=2) / count.sum(axis=2), round_means
 
     def estimate(
         self, noise: RoundNoise = NO_NOISE, pool: ResidualPool | None = None
@@ -250,6 +269,10 @@ class RequestPairing:
         if metric == WAIT_METRIC:
             value = self._measure_waits()
             is_kept = _mask_positive(value)
+        elif metric == LIMITS_METRIC:
+            is_within, _ = table.limit_masks()
+            value = np.where(is_within, 2.0, 1.0)
+            is_kept = np.ones(len(table), bool)
         else:
             value = find_figures(table, metric)
             is_kept = _mask_positive(value) & ~table.failed

@@ -35,6 +35,9 @@ all of them together mixed. `not comparable`: an arm failed requests that the ot
 only survivors could be compared; or answers have another length and no time per output token can be
 judged. `void`: a control failed, so nothing is concluded."""
 
+AttainmentWord = Literal["more", "fewer", "same", "no evidence"]
+"""Of the requests that a variant answers within the goodput limits."""
+
 EvidenceScope = Literal["one-start", "across-starts"]
 """What a word holds for. `one-start`: for the starts of the servers that were measured; what starts
 differ by is in no interval. `across-starts`: for the servers whenever they are started."""
@@ -151,6 +154,42 @@ class LoadVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     deciding: CellVerdict
     beside: tuple[MetricSpeedUp, ...] = ()
+
+
+class AttainmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """For how many requests a variant keeps the goodput limits, over all classes at one load.
+
+    Args:
+        variant: the arm that is held against the baseline.
+        load: how hard it was asked.
+        prompts: prompts that both arms were sent; the number of independent units.
+        baseline, measured: share of requests within every limit, every prompt counted alike; a
+            failed request keeps none. Of the baseline and of the variant.
+        difference, low, high: measured less baseline, with its 95 % interval; the ends are None
+            where there is none.
+        p, adjusted_p: of the test that the difference is 0; alone, and with the tests of every
+            other variant and load taken into account.
+        noise_floor: a difference of no more than this is never called; None without a control.
+        evidence: what the verdict holds for.
+        verdict: `more` or `fewer` requests within the limits; `same`: the interval lies within the
+            margin, in points of 1.
+        why: why it is this verdict, for a person.
+    """
+
+    variant: str
+    load: LoadLevel
+    prompts: int
+    baseline: float | None = None
+    measured: float | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    adjusted_p: float | None = None
+    noise_floor: float | None = None
+    evidence: EvidenceScope = "one-start"
+    verdict: AttainmentWord
+    why: str
 
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
@@ -546,6 +585,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         overall: each variant over all classes, by load.
         arms: absolute figures of each arm, by load.
         goodput: the limits of --goodput, by metric; empty without.
+        attainment: of these limits, by variant and load; empty without.
         controls, equality, acceptance, cost: as their names say.
         quality: of each task set that the arms were asked; empty if none was.
         routing: of each variant at each load; empty where the run is void.
@@ -571,6 +611,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     overall: tuple[LoadVerdict, ...] = ()
     arms: tuple[ArmFigures, ...] = ()
     goodput: dict[str, float] = {}
+    attainment: tuple[AttainmentVerdict, ...] = ()
     controls: RunControls
     equality: tuple[OutputEquality, ...] = ()
     quality: tuple[TaskQuality, ...] = ()

@@ -90,16 +90,7 @@ def pool_mean(
 
 
 def _estimate_mean(pairs: CellPairs, noise: RoundNoise, pool: ResidualPool | None) -> TailEstimate:
-    requests = pairs.requests
-    shape = (2, *pairs.by_round.shape)
-    group = np.ravel_multi_index((requests.arm, requests.prompt, requests.round), shape)
-    group_count = np.prod(shape)
-    count = np.bincount(group, minlength=group_count).reshape(shape)
-    total = np.bincount(group, requests.value, minlength=group_count).reshape(shape)
-    with np.errstate(invalid="ignore"):
-        round_means = total / count  # NaN where a prompt was not answered in a round
-    prompt_means = total.sum(axis=2) / count.sum(axis=2)
-
+    prompt_means, round_means = pairs.average_requests()
     baseline, variant = prompt_means.mean(axis=1)
     log = float(np.log(baseline) - np.log(variant))
     prompt_shares = prompt_means[1] / variant - prompt_means[0] / baseline

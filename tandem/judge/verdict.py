@@ -162,6 +162,7 @@ def _build_verdict(
         overall=speed_ups.overall,
         arms=measure_arms(table, controls),
         goodput=run.goodput or {},
+        attainment=speed_ups.attainment,
         equality=equality,
         acceptance=compute_acceptance(table),
         quality=quality,

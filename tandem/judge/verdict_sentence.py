@@ -12,7 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from tandem.judge import schema, verdict_reason
 from tandem.judge.headline_facts import TPOT_METRIC, HeadlineFacts
 from tandem.judge.pairs import DECIDING_METRIC
-from tandem.judge.schema import CellVerdict, CellWord, LoadVerdict, OutputFinding, RatioEstimate
+from tandem.judge.schema import (
+    AttainmentVerdict,
+    CellVerdict,
+    CellWord,
+    LoadVerdict,
+    OutputFinding,
+    RatioEstimate,
+)
 from tandem.judge.text_format import (
     describe_ratio,
     format_interval,
@@ -75,6 +82,7 @@ def _list_sentences(facts: HeadlineFacts, finding: schema.VariantFinding) -> Ite
     yield from _describe_speed_ups(facts)
     if finding in {"no evidence", "same"}:
         yield from _describe_other_metrics(facts)
+    yield from _describe_attainment(facts)
     if finding != "no evidence":
         yield _OUTPUT_SENTENCES[facts.output]
     if not facts.invalid_reason:
@@ -264,6 +272,28 @@ def _describe_other_metrics(facts: HeadlineFacts) -> Iterator[str]:
             if cells:
                 names = list(dict.fromkeys(shorten_text(cell.class_) for cell in cells))
                 yield f"{format_metric(metric)} alone is {word} in {_join_names(names)}"
+
+
+def _describe_attainment(facts: HeadlineFacts) -> Iterator[str]:
+    """Yield how many requests keep the goodput limits, one sentence a load."""
+    baseline, variant = facts.names
+    for row in facts.attainment[:MAX_LOADS]:
+        place = f" at {format_load(row.load)}" if len(facts.attainment) > 1 else ""
+        if row.baseline is None or row.measured is None or row.difference is None:
+            yield f"Whether the goodput limits are kept{place} is not known: {row.why}"
+            continue
+        shares = f"{row.measured:.0%} of requests, {baseline} for {row.baseline:.0%}"
+        yield f"{variant} keeps the goodput limits{place} for {shares}: {_describe_points(row)}"
+
+
+def _describe_points(row: AttainmentVerdict) -> str:
+    """Return `12 points fewer (5 to 19)`, or why no difference is shown."""
+    if row.verdict in {"same", "no evidence"} or row.low is None or row.high is None:
+        word = "the same" if row.verdict == "same" else "no difference is shown"
+        return f"{word}, {row.why}"
+    ends = sorted(abs(100 * end) for end in (row.low, row.high))
+    points = abs(100 * (row.difference or 0.0))
+    return f"{points:.0f} points {row.verdict} ({ends[0]:.0f} to {ends[1]:.0f})"
 
 
 def _describe_refusals(facts: HeadlineFacts) -> Iterator[str]:

@@ -89,3 +89,9 @@ def test_an_empty_group_leaves_the_whole_level():
 )
 def test_lengths_differ_where_the_whole_interval_does(low, high, word):
     assert compare_lengths(RatioEstimate(value=1.0, low=low, high=high), 0.05) == word
+
+
+def test_tests_beside_the_two_groups_take_a_part_of_their_level():
+    overall, cells = adjust_with_fallback(np.array([0.5]), np.array([0.003, 0.9]), level_share=0.8)
+    assert overall.tolist() == [1.0]
+    assert cells.tolist() == pytest.approx([0.003 * 2 / 0.6, 1.0])

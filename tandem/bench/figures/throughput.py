@@ -81,7 +81,7 @@ def compute_turn_metrics(
 
 
 def _add_throughput(metrics: TurnMetrics, table: RequestTable) -> None:
-    """Add system_output_tokens_per_s and, with limits, goodput_per_s."""
+    """Add system_output_tokens_per_s and, with limits, goodput_per_s and goodput_share."""
     turns = table.turn_groups
     tokens = np.where(table.failed, 0.0, np.nan_to_num(table.tokens))
     for groups in (turns, turns.rename(map(TurnKey.pool_classes, turns.keys))):
@@ -90,21 +90,24 @@ def _add_throughput(metrics: TurnMetrics, table: RequestTable) -> None:
         rates.add("system_output_tokens_per_s", tokens, _find_uncounted(table))
         if table.run.goodput:
             rates.add("goodput_per_s", *table.limit_masks())
+            request_counts = groups.sum(np.ones(len(table)))
+            shares = _TurnRates(metrics, groups, request_counts)
+            shares.add("goodput_share", *table.limit_masks())
 
 
 @dataclass(frozen=True)
 class _TurnRates:
-    """Amounts of turns for each second in which a request ran.
+    """Amounts of turns for each second in which a request ran, or for each request.
 
     Args:
         metrics: get the rates.
         groups: the requests by turn.
-        busy_s: of each turn.
+        divisors: seconds or requests of each turn.
     """
 
     metrics: TurnMetrics
     groups: RowGroups[TurnKey]
-    busy_s: Values
+    divisors: Values
 
     def add(self, name: str, amounts: Values | BoolArray, unknown_mask: BoolArray) -> None:
         """Add the rate `name` of each load.
@@ -115,7 +118,7 @@ class _TurnRates:
             unknown_mask: requests without an amount; their turns give no rate.
         """
         turn_amounts = self.groups.sum(amounts)
-        is_usable = (self.groups.sum(unknown_mask) == 0) & (self.busy_s > 0)
+        is_usable = (self.groups.sum(unknown_mask) == 0) & (self.divisors > 0)
         places: dict[ArmLoad, list[int]] = defaultdict(list)
         for place, turn in enumerate(self.groups.keys):
             places[turn.load].append(place)
@@ -127,9 +130,9 @@ class _TurnRates:
                 sentence = f"{name} leaves out turns in which a request has no usable figure"
                 self.metrics.sentences[load.arm, sentence] += omission_count
             if usable:
-                rates = turn_amounts[usable] / self.busy_s[usable]
+                rates = turn_amounts[usable] / self.divisors[usable]
                 turns = [self.groups.keys[place] for place in usable]
-                mean = float(turn_amounts[usable].sum() / self.busy_s[usable].sum())
+                mean = float(turn_amounts[usable].sum() / self.divisors[usable].sum())
                 values = list(zip(turns, rates.tolist(), strict=True))
                 self.metrics.add(load, name, values, mean)
 
