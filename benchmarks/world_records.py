@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -135,6 +135,7 @@ class World:
         cold: share by which the variant is slower at the begin of the run.
         slow_share: share of the variant's requests that take `slow_times` as long.
         fail_share: share of the variant's requests that take `slow_times` as long and fail.
+        ttft_limit_ms: of a good request; None for a run without limits.
     """
 
     name: str
@@ -158,6 +159,7 @@ class World:
     slow_share: float = 0.0
     fail_share: float = 0.0
     slow_times: float = 1.0
+    ttft_limit_ms: float | None = None
 
     def find_class_speed_up(self, place: int) -> float:
         """Return the true speed-up of a class, by its place in the suite."""
@@ -237,7 +239,11 @@ def simulate_run(world: World, seed: int, shape: RunShape = DEFAULT_SHAPE) -> Re
     longest_s = 1.5 * _bound_length(plan, work.first_s + work.rest_s)
     clocks = draw_clocks(world, plan.length_s, longest_s, rng)
     times = time_requests(plan, work.first_s, work.rest_s, clocks)
-    return _build_observations(shape, plan, times, work.is_failed)
+    table = _build_observations(shape, plan, times, work.is_failed)
+    if world.ttft_limit_ms is None:
+        return table
+    run = msgspec.structs.replace(table.run, goodput={"ttft_ms": world.ttft_limit_ms})
+    return replace(table, run=run)
 
 
 @lru_cache(maxsize=3 * ORDERS)

@@ -18,7 +18,8 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # a process a core is enough
@@ -28,6 +29,7 @@ from between_marks import write_between
 from machine import describe_day
 from world_records import (
     DEFAULT_SHAPE,
+    FIRST_TOKEN_S,
     QUICK_SHAPE,
     SHAPES,
     STARTS_SHAPE,
@@ -56,17 +58,18 @@ _NO_DIFFERENCE = 1e-9  # of a log of a true speed-up
 RESERVED = "server start"
 TASK = 20  # runs that one process judges at a time
 
-Question = Literal["false", "unreserved", "faster", "mixed", "called faster"]
+Question = Literal["false", "unreserved", "faster", "mixed", "called faster", "more"]
 """What is counted. `false`: reports with a false word in headline, classes or routing.
 `unreserved`: those whose false word lacks the reservation of one start. `faster` and `mixed`:
 headlines that find the truth. `called faster`: headlines that say faster although the mean is
-slower, or although requests fail."""
+slower, or although requests fail. `more`: reports that find more requests within the limits."""
 
 _IS_LIMIT_UPPER: Mapping[Question, bool] = {
     "false": True,
     "unreserved": True,
     "faster": False,
     "mixed": False,
+    "more": False,
     "called faster": True,
 }
 
@@ -208,8 +211,34 @@ def _describe_slow(share: float, times: float) -> World:
     )
 
 
+def _list_limit_rows() -> Iterator[WorldRow]:
+    """Yield worlds with a limit on TTFT: of equal servers, and of a variant that keeps it more."""
+    for noise_name in ("requests 20 %", "own 5 %, 30 s", "own 10 %, 20 s", "first-token tail"):
+        (world,) = (world for world in EQUAL_WORLDS if world.name == noise_name)
+        spread = math.hypot(world.request_noise, world.own_noise)
+        limit_ms = _find_limit_ms(0.8, spread)
+        name = f"limits, {noise_name}"
+        yield WorldRow(world=replace(world, name=name, ttft_limit_ms=limit_ms))
+    spread = 0.5
+    for baseline, variant in ((0.75, 0.85), (0.85, 0.95)):
+        limit_ms = _find_limit_ms(baseline, spread)
+        world = World(
+            name=f"limits kept {baseline:.0%}, then {variant:.0%}",
+            true_speed_up=_find_limit_ms(variant, spread) / limit_ms,
+            request_noise=spread,
+            ttft_limit_ms=limit_ms,
+        )
+        yield WorldRow(world=world, question="more", limits={DEFAULT_SHAPE.name: 0.8})
+
+
+def _find_limit_ms(share: float, spread: float) -> float:
+    """Return the TTFT that a share of requests keeps, their logs normal with this sd."""
+    return 1000 * FIRST_TOKEN_S * math.exp(spread * NormalDist().inv_cdf(share))
+
+
 ROWS: tuple[WorldRow, ...] = (
     *(WorldRow(world=world) for world in EQUAL_WORLDS),
+    *_list_limit_rows(),
     *SKEWED_ROWS,
     *_list_gain_rows(),
     *_list_mixed_rows(),
@@ -227,12 +256,14 @@ class ReportSummary(NamedTuple):
             saves`.
         is_unreserved: whether one of them lacks the reservation of one start.
         is_covered: whether the pooled interval of E2E holds the truth; None without one.
+        attainment: the word on the limits; empty without limits.
     """
 
     word: str
     false_words: tuple[str, ...]
     is_unreserved: bool
     is_covered: bool | None
+    attainment: str = ""
 
     def answer(self, question: Question) -> bool:
         """Return whether the report counts."""
@@ -240,6 +271,8 @@ class ReportSummary(NamedTuple):
             return bool(self.false_words)
         if question == "unreserved":
             return self.is_unreserved
+        if question == "more":
+            return self.attainment == "more"
         return self.word.startswith("faster" if question == "called faster" else question)
 
 
@@ -270,6 +303,7 @@ def summarize_verdict(verdict: Verdict, world: World) -> ReportSummary:
         false_words=tuple(f"{spoken.place} {spoken.word}" for spoken in false_words),
         is_unreserved=not all(spoken.is_reserved for spoken in false_words),
         is_covered=is_covered,
+        attainment=verdict.attainment[0].verdict if verdict.attainment else "",
     )
 
 
@@ -281,6 +315,10 @@ def _list_false_words(verdict: Verdict, truths: Mapping[str, float]) -> Iterator
             yield SpokenWord("class", cell.verdict, cell.evidence == "one-start")
 
     speed_ups = set(truths.values())
+    for row in verdict.attainment:
+        if row.verdict in {"more", "fewer"} and speed_ups == {1.0}:
+            yield SpokenWord("limits", row.verdict, row.evidence == "one-start")
+
     # so `mixed` is true, and routing saves against either arm
     has_unlike_classes = len(speed_ups) > 1
     untrue_words = {"same"} if has_unlike_classes else list_untrue_words(min(speed_ups))
