@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tandem.bench.figures.request_table import read_request_table
 from tandem.bench.figures.summary import ALL_CLASSES, RecordSummary, summarize_run
-from tandem.bench.records.manifest import RunManifest, read_manifest
+from tandem.bench.records.manifest import UNNAMED_METHOD, RunManifest, read_manifest
 from tandem.cli.plan_figures import list_drafts
 from tandem.declarations.catalogue import Catalogue
 from tandem.declarations.experiment import Experiment
@@ -161,7 +161,7 @@ def read_run_points(folder: Path) -> tuple[MeasuredPoint, ...]:
         speed_up = cell.speed_up
         if (
             speculation is None
-            or speculation.method in DRAFTLESS
+            or speculation.method in {*DRAFTLESS, UNNAMED_METHOD}
             or not speculation.num_speculative_tokens
         ):
             continue
