@@ -21,6 +21,8 @@ from document_text import BLOCK, CURRENT, ROOT, name_page
 from rehearsal.aws.fleet_behavior import FleetBehavior
 from rehearsal.cluster.timing import ClusterTiming
 from tandem.bench.load.event import DETAIL_CHARACTERS
+from tandem.bench.load.server_watch import STEADY_S
+from tandem.bench.plan.restart_options import RESTART_LIMIT_S
 from tandem.bench.plan.run_size import DEFAULT_SIZE, DEFAULT_SUITES
 from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.bench.suites.suite import REAL
@@ -131,6 +133,10 @@ STATED: list[tuple[str, str, object]] = [
     ("bench.md", "| `--max-tokens N` | {} |", DEFAULT_SIZE.max_tokens),
     ("bench.md", "| `--prompts-per-class N` | {} |", DEFAULT_SIZE.prompts_per_class),
     ("bench.md", "| `--temperature T` | {} |", RUN_DEFAULTS["temperature"]),
+    ("restarts.md", "| `--starts N` | {} |", RUN_DEFAULTS["starts"]),
+    ("restarts.md", "| `--restart-limit T` | {:.0f}m |", RESTART_LIMIT_S / 60),
+    ("restarts.md", "each server from {:.0f} s before COMMAND begins", STEADY_S),
+    ("restarts.md", "open and in use for {:.0f} s", STEADY_S),
     ("costs.md", "follows the price: {} runs of", RUNS_PER_MONTH),
     ("costs.md", "at most {} minutes each", BUILD_MINUTES),
     ("doctor.md", "else at most {} days old (spot)", MAX_PRICE_AGE_DAYS["spot"]),

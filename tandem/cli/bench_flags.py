@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, ArgumentCollection, Group, Parameter, Token
 
+from tandem.bench.plan.restart_options import MAX_STARTS, RESTART_LIMIT_S
 from tandem.bench.plan.run_options import (
     GOODPUT_METRICS,
     MAX_CONCURRENCY,
@@ -234,9 +235,14 @@ class RunFlags:
         concurrency: closed loop: requests at once (default: 4)
         rate: open loop: requests started per second
         schedule: one arm at a time, A B B A (default), or all at once
-        rounds: number of rounds (default: 4; fewer give no verdict)
+        rounds: number of rounds (default: 4, or the number of starts if higher; fewer than 4
+            give no verdict)
         duration: repeat rounds for this long, such as 180m, 3h or 90s
         control_rounds: rounds of the baseline against itself, for the noise floor (0 is off)
+        starts: how often to start each server over all rounds; from 6 on the verdict covers
+            differences between starts (default: 1)
+        restart: shell command that restarts the servers, or that of one; repeatable
+        restart_limit: longest time of a restart, until the server answers (default: 20m)
         repeats: how often to send each prompt in a round
         mixed: send all classes of a suite together, not one at a time
         seed: seed of order, arrivals and sampling (default: 0)
@@ -299,6 +305,9 @@ class RunFlags:
     rounds: Annotated[Count | None, Parameter(group=(SCHEDULE, LENGTH))] = None
     duration: Annotated[float | None, _declare((SCHEDULE, LENGTH), "T", parse_duration)] = None
     control_rounds: Annotated[Whole, Parameter(group=SCHEDULE, validator=CONTROL_ROUNDS_RANGE)] = 1
+    starts: Annotated[Whole, Parameter(group=SCHEDULE, validator=require_range(1, MAX_STARTS))] = 1
+    restart: Annotated[Words, Parameter(group=SCHEDULE, metavar="[NAME=]COMMAND")] = ()
+    restart_limit: Annotated[float, _declare(SCHEDULE, "T", parse_duration)] = RESTART_LIMIT_S
     repeats: Annotated[Count, Parameter(group=SCHEDULE)] = 1
     mixed: Annotated[bool, Parameter(group=SCHEDULE)] = False
     seed: Annotated[Whole, Parameter(group=SCHEDULE, validator=require_range(0, MAX_SEED))] = 0

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tandem.bench.plan.run_options import RunOptions, ScheduleName
+from tandem.bench.plan.restart_options import find_restart_fault
+from tandem.bench.plan.run_options import NAME_PATTERN, RunOptions, ScheduleName
 from tandem.bench.plan.run_size import SIZES
 from tandem.bench.plan.settings import RunSettings, complete_options, list_arms
 from tandem.bench.records.manifest import ManifestArm
@@ -101,6 +102,9 @@ def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
         rounds=flags.rounds,
         duration_s=flags.duration,
         control_rounds=flags.control_rounds,
+        starts=flags.starts,
+        restart=parse_restarts(flags, [arm.name for arm in run_arms.arms]),
+        restart_limit_s=flags.restart_limit,
         repeats=flags.repeats,
         mixed=flags.mixed,
         seed=flags.seed,
@@ -116,6 +120,35 @@ def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
         ignore_eos=flags.ignore_eos,
         speculates=speculations,
     )
+
+
+def parse_restarts(flags: RunFlags, names: Sequence[str]) -> dict[str, str]:
+    """Return each arm's restart command: its own NAME=COMMAND, else the one for all.
+
+    Raises:
+        InputError: a command of no arm, two of one arm, or a number of starts that does not fit.
+    """
+    commands: dict[str | None, str] = {}
+    for word in flags.restart:
+        head, equals, command = word.partition("=")
+        name = head if equals and NAME_PATTERN.fullmatch(head) else None
+        if name in commands:
+            whose = f"of {name}" if name else "for all arms"
+            raise build_flag_error(f"two --restart {whose}", "one", "drop one of them")
+        commands[name] = command if name else word
+    common = commands.pop(None, "")
+    own = {name: command for name, command in commands.items() if name is not None}
+    restarts = dict.fromkeys(names, common) if common else {}
+    restarts |= own
+    fault = find_restart_fault(
+        flags.starts, restarts, servers=names, rounds=flags.rounds, duration_s=flags.duration
+    )
+    if fault is not None:
+        change = "give --restart and --rounds, and no more --starts than rounds"
+        if fault.option == "restart":
+            change = "name an arm; write a variable of the command as env NAME=VALUE COMMAND"
+        raise build_flag_error(f"--{fault.option} {fault.value}", fault.allowed, change)
+    return restarts
 
 
 def select_arms(selection: Selection, flags: RunFlags) -> RunArms:

@@ -276,8 +276,8 @@ def describe_next_step(headline: Headline, verdict: Verdict) -> str:
                 " behind one of these addresses there are several."
             )
         return (
-            f"Measure 6 starts of each arm before you rely on {variant}: tandem run --starts 6; or,"
-            " until there are 6, interrupt bench run, restart both servers and give --resume."
+            f"Measure 6 starts of each arm before you rely on {variant}: tandem run --starts 6, or"
+            " bench run --starts 6 --restart COMMAND."
         )
     step = _NEXT_STEPS[headline.finding]
     if not (headline.faster or headline.slower):

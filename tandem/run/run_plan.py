@@ -16,7 +16,7 @@ import msgspec
 from tandem.artifacts.survey import SurveyRow
 from tandem.bench.plan.estimate import FIRST_TOKEN_S, TOKEN_S, estimate_turn_s
 from tandem.bench.plan.run_size import SIZES
-from tandem.bench.plan.schedule import control_numbers
+from tandem.bench.plan.schedule import assign_starts, control_numbers
 from tandem.bench.plan.settings import build_settings
 from tandem.bench.records.manifest import ManifestArm
 from tandem.declarations.catalogue import Catalogue
@@ -261,26 +261,6 @@ def find_gaps(rows: Iterable[SurveyRow]) -> BucketGaps:
         models=tuple(row.name.partition("@")[0] for row in missing_rows if row.kind == "model"),
         artifacts=tuple(row.name for row in missing_rows if row.kind == "artifact"),
     )
-
-
-def assign_starts(rounds: int, control_rounds: int, starts: int) -> tuple[int, ...]:
-    """Return each round's start of the servers, from 1; a control round has that of the one before.
-
-    Args:
-        rounds: without control rounds, at least as many as starts.
-        control_rounds: as planned.
-        starts: of each server.
-    """
-    controls = control_numbers(rounds, control_rounds)
-    numbers = list[int]()
-    earlier_rounds = 0
-    for number in range(rounds + control_rounds):
-        if number in controls:
-            numbers.append(numbers[-1] if numbers else 1)
-        else:
-            numbers.append(1 + earlier_rounds * starts // rounds)
-            earlier_rounds += 1
-    return tuple(numbers)
 
 
 def complete_hours(inputs: RunPlanInputs) -> RunPlanInputs:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from tandem.bench.plan.schedule import assign_starts
 from tandem.run import artifact_steps, fleet_steps, round_steps, serving_steps, sweep_steps
 from tandem.run.run_keys import RANK_STEP, ROUND_STEP, pair_step
-from tandem.run.run_plan import COMPILE_EXTRA_MINUTES, assign_starts, find_deadline_minutes
+from tandem.run.run_plan import COMPILE_EXTRA_MINUTES, find_deadline_minutes
 from tandem.run.run_values import RunRequest
 from tandem.run.run_world import StepProgress, StepWork
 from tandem.run.sweep_pairs import PairState, list_pairs

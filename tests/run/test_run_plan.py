@@ -21,7 +21,6 @@ from tandem.run.run_plan import (
     BucketGaps,
     RunPlanInputs,
     StepEstimate,
-    assign_starts,
     count_items,
     estimate_run,
     find_gaps,
@@ -163,20 +162,6 @@ def test_llmperf_comes_after_the_rounds():
     steps = names_of(plan(llmperf=True))
     assert steps[steps.index("llmperf") - 1 :] == ["round-00004", "llmperf", "judge", "end"]
     assert "llmperf" not in names_of(plan())
-
-
-@pytest.mark.parametrize(
-    ("rounds", "controls", "starts", "expected"),
-    [
-        (4, 1, 1, (1, 1, 1, 1, 1)),
-        (4, 1, 2, (1, 1, 1, 2, 2)),
-        (6, 1, 6, (1, 2, 3, 3, 4, 5, 6)),
-        (5, 0, 3, (1, 1, 2, 2, 3)),
-        (1, 3, 1, (1, 1, 1, 1)),
-    ],
-)
-def test_rounds_are_dealt_to_the_starts(rounds, controls, starts, expected):
-    assert assign_starts(rounds, controls, starts) == expected
 
 
 @pytest.mark.parametrize("hours", [3.0, 8.0])

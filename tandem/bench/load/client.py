@@ -224,6 +224,8 @@ class CompletionClient:
                 await send(deadline)
         except (aiohttp.ClientError, OSError, ValueError) as error:  # a TimeoutError is an OSError
             reply.error, reply.error_detail = _describe_failure(error, reply, deadline, timeouts)
+            if not isinstance(error, aiohttp.ClientProxyConnectionError):
+                reply.error_number = getattr(error, "errno", None)
         finally:
             reply.end_ns = reply.end_ns or time.monotonic_ns()
             deadline.stop()

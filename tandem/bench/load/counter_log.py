@@ -6,7 +6,7 @@ Invariant: no fault of a server's page ends a run; it is noted once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +14,7 @@ from tandem.bench.load.loops import ArmSession
 from tandem.bench.load.metrics_scraper import scrape_metrics
 from tandem.bench.plan.request_plan import PlanItem, PlanTurn
 from tandem.bench.records import counters, json_file
-from tandem.bench.records.counters import AskedWork
+from tandem.bench.records.counters import AskedWork, MetricsScrape
 from tandem.bench.records.server_starts import ServerStarts, name_server
 
 
@@ -24,11 +24,16 @@ class CounterLog:
     Args:
         folder: of the run, whose earlier scrapes tell the starts of its servers.
         note: takes a sentence for the manifest.
+        start_numbers: name of a server to the number of its current start, of the servers that a
+            command restarts; it may change.
     """
 
-    def __init__(self, folder: Path, note: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, note: Callable[[str], None], start_numbers: Mapping[str, int]
+    ) -> None:
         self._path = folder / counters.FILE
         self._note = note
+        self._start_numbers = start_numbers
         self._starts = ServerStarts(counters.read_scrapes(self._path))
         # by server, since its last scrape
         self._asked_work: dict[str, AskedWork] = {}
@@ -58,10 +63,22 @@ class CounterLog:
                 self._note(
                     f"{server} gives no counters ({scrape.error}): its acceptance may be absent"
                 )
-        starts = {scrape.arm: self._starts.identify_start(scrape) for scrape in scrapes}
+        starts = {scrape.arm: self._name_start(scrape) for scrape in scrapes}
         for server, reason in self._starts.replicas.items():
             self._note(f"{server}: several servers answer at its address: {reason}")
         return starts
+
+    def forget_work(self, server: str) -> None:
+        """Forget what a server was sent: it was restarted, and its warm-up is counted nowhere."""
+        self._asked_work.pop(server, None)
+
+    def _name_start(self, scrape: MetricsScrape) -> str | None:
+        """Return the start word: the page's, or the number of the restart where it has no time."""
+        server = name_server(scrape.arm)
+        word = self._starts.identify_start(scrape)
+        number = self._start_numbers.get(server)
+        has_own_word = scrape.began_s is not None or server in self._starts.replicas
+        return word if number is None or has_own_word else str(number)
 
     def count_work(self, arm: str, items: Sequence[PlanItem]) -> None:
         """Count a turn's requests to the arm's server, for the next scrape of its counters.

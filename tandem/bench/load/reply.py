@@ -40,6 +40,8 @@ class ServerReply:
         error: fault on the wire, one word of `tandem.bench.records.record.ERROR_WORDS` or
             `status_<code>`, or None. `answer.parse_answer` finds faults in the bytes.
         error_detail: the fault, for a person.
+        error_number: the system's number of a fault of the connection to the server; None for any
+            other fault, and for a connection to a proxy.
         had_open_connection: whether the connection was open before the request; None without a
             connection.
         reconnects: 1 if the client sent the request again on a new connection, because the reused
@@ -56,6 +58,7 @@ class ServerReply:
     headers: Mapping[str, str] = field(default_factory=dict)
     error: str | None = None
     error_detail: str | None = None
+    error_number: int | None = None
     had_open_connection: bool | None = None
     reconnects: int = 0
     url: str = "the server"

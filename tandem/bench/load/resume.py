@@ -35,6 +35,7 @@ RUN_FIELDS = (
     "rate_per_s",
     "rounds",
     "control_rounds",
+    "starts",
     "repeats",
     "prompts_per_class",
     "mixed",

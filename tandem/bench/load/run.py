@@ -32,9 +32,10 @@ from tandem.bench.load.loops import ArmSession, RequestLoops
 from tandem.bench.load.probe import ProbeResult, probe_server
 from tandem.bench.load.progress import RunProgress
 from tandem.bench.load.recorder import open_recorder
+from tandem.bench.load.restart import ServerRestarts
 from tandem.bench.load.resume import RunHistory, continue_manifest, read_history
 from tandem.bench.load.round_callback import RoundCallback, RoundHook
-from tandem.bench.load.warm_up import warm_up_arm
+from tandem.bench.load.warm_up import join_entries, warm_up_arm
 from tandem.bench.plan.estimate import estimate_request_s, estimate_run_s, estimate_turn_s
 from tandem.bench.plan.request_plan import PlanItem, PlanTurn, RunPlan
 from tandem.bench.plan.run_description import describe_plan, note_own_fields
@@ -96,8 +97,10 @@ class MeasurementRun:
     plan: RunPlan = field(init=False)
     progress: RunProgress = field(init=False)
     counter_log: CounterLog = field(init=False)
+    restarts: ServerRestarts = field(init=False)
     history: RunHistory = field(init=False, default_factory=RunHistory)
     notes: list[str] = field(init=False, default_factory=list)
+    warm_ups: dict[str, WarmUpEntry] = field(init=False, default_factory=dict)
     round_count: int = field(init=False, default=0)
     asked_round: int | None = field(init=False, default=None)
 
@@ -160,17 +163,17 @@ class MeasurementRun:
         """
         for client in clients:
             self.stop.add_callback(client.interrupt)
-        draft = self.settings.manifest
-        probes = [
-            probe_server(client, thinking=draft.thinking, seed=draft.seed) for client in clients
-        ]
-        results = await asyncio.gather(*probes, return_exceptions=True)
+        results = await asyncio.gather(*map(self._probe_server, clients), return_exceptions=True)
         faults = [fault for fault in results if isinstance(fault, BaseException)]
         if faults and not self.stop.is_requested:
             for fault in faults[1:]:
                 self.progress.notify(f"error: {fault}")
             raise faults[0]
         return [result for result in results if isinstance(result, ProbeResult)]
+
+    async def _probe_server(self, client: CompletionClient) -> ProbeResult:
+        draft = self.settings.manifest
+        return await probe_server(client, thinking=draft.thinking, seed=draft.seed)
 
     def _create_arm(self, client: CompletionClient, probe_result: ProbeResult) -> ArmSession:
         arm = probe_result.arm
@@ -226,15 +229,24 @@ class MeasurementRun:
             ]
         if self.check is not None:
             self.check(run_manifest)
-        self.counter_log = CounterLog(self.folder, self._note)
+        self.restarts = ServerRestarts(
+            settings=self.settings,
+            run=run_manifest,
+            clients=[arm.client for arm in arms],
+            folder=self.folder,
+            stop=self.stop,
+            notify=self.progress.notify,
+            open_client=self._create_client,
+            probe=self._probe_server,
+        )
+        self.counter_log = CounterLog(self.folder, self._note, self.restarts.numbers)
         manifest.write_manifest(self.folder, run_manifest)
 
         reason: EndReason = "failed"
         callback = RoundCallback(self.on_round, self._note, self.stop)
         try:
             if self.settings.warm_up != 0 and self._has_missing_requests():
-                entries = await self._warm_up(arms)
-                run_manifest = msgspec.structs.replace(run_manifest, warm_up=entries)
+                await self._warm_up(arms)
             reason = await self._run_rounds(arms, callback)
         except TandemError as fault:
             self.stop.request("failed", fault)
@@ -279,8 +291,8 @@ class MeasurementRun:
         """Return whether an earlier process recorded the complete round."""
         return all(self.history.done_ids.issuperset(turn.request_ids()) for turn in turns)
 
-    async def _warm_up(self, arms: Sequence[ArmSession]) -> dict[str, WarmUpEntry]:
-        """Warm up every arm and return the results."""
+    async def _warm_up(self, arms: Sequence[ArmSession]) -> None:
+        """Warm up every arm, and add the results to those of earlier starts."""
         path = self.folder / WARM_UP_FILE
         # a resumed run gives its windows higher numbers than the earlier windows
         first_window = path.read_bytes().count(b"\n") if path.exists() else 0
@@ -298,7 +310,8 @@ class MeasurementRun:
                 for arm in arms:
                     self.progress.begin_warm_up(arm.name)
                     entries.append(await self._warm_up_arm(arm, loops, first_window))
-        return {arm.name: entry for arm, entry in zip(arms, entries, strict=True)}
+        for arm, entry in zip(arms, entries, strict=True):
+            self.warm_ups[arm.name] = join_entries(self.warm_ups.get(arm.name), entry)
 
     async def _warm_up_arm(
         self, arm: ArmSession, loops: RequestLoops, first_window: int
@@ -355,10 +368,21 @@ class MeasurementRun:
                 is_stopped = self.stop.is_requested or self._is_over(turns[0], end_s)
                 if self.asked_round == number - 1 and not is_stopped:
                     await callback.call_between(number - 1)
+                if not is_stopped and not self._is_recorded(turns):
+                    await self._restart_servers(number, arms)
                 reason = await self._run_round(turns, arms, loops, end_s)
                 if reason is not None:
                     return reason
         return None
+
+    async def _restart_servers(self, number: int, arms: Sequence[ArmSession]) -> None:
+        """Restart the servers whose start ends before round `number`, and warm them up."""
+        names = await self.restarts.prepare_round(number)
+        for name in names:
+            self.counter_log.forget_work(name)
+        restarted = [arm for arm in arms if arm.name in names]
+        if restarted and self.settings.warm_up != 0 and not self.stop.is_requested:
+            await self._warm_up(restarted)
 
     async def _run_round(
         self,
@@ -443,6 +467,7 @@ class MeasurementRun:
             run_manifest,
             host=host_info,
             rounds=rounds,
+            warm_up=self.warm_ups or run_manifest.warm_up,
             notes=tuple(self.notes),
             ended=manifest.RunEnd(reason=reason, utc=manifest.utc_now()),
         )

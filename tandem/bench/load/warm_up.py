@@ -71,6 +71,18 @@ async def warm_up_arm(
     )
 
 
+def join_entries(before: WarmUpEntry | None, now: WarmUpEntry) -> WarmUpEntry:
+    """Return the warm-ups of several starts as one; it is stable if all are."""
+    if before is None:
+        return now
+    return WarmUpEntry(
+        requests=before.requests + now.requests,
+        failed=before.failed + now.failed,
+        stable=now.stable and before.stable,
+        duration_s=(before.duration_s or 0.0) + (now.duration_s or 0.0),
+    )
+
+
 async def _send_until_stable(window: _WindowSender, first_window: int, end_s: float) -> bool:
     """Send windows until two are alike; return whether they are, or the warm-up gave up."""
     size = max(MIN_WINDOW, _count_workers(window.plan))

@@ -26,6 +26,10 @@ def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> It
     repeats = settings.manifest.repeats
     yield f"  rounds: {rounds}, control rounds: {controls}, repeats: {repeats}"
 
+    if settings.restart:
+        names = " and ".join(settings.restart)
+        yield f"  starts: {settings.manifest.starts} of {names}; the minutes leave restarts out"
+
     turns = plan.round(plan.first_round)
     order = ", ".join(" and ".join(turn.arms) for turn in turns if turn.block is turns[0].block)
     total = "" if plan.request_count is None else f"{plan.request_count} requests in all, "

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from tandem.bench.plan.restart_options import MAX_STARTS, RESTART_LIMIT_S, find_restart_fault
 from tandem.bench.plan.server_access import freeze_value, thaw_value
 from tandem.bench.plan.server_options import ServerOptions, refuse_option
 
@@ -48,6 +49,7 @@ _INTEGER_LIMITS = {
     "rounds": (1, MAX_COUNT),
     "control_rounds": (0, MAX_CONTROL_ROUNDS),
     "repeats": (1, MAX_COUNT),
+    "starts": (1, MAX_STARTS),
     "seed": (0, MAX_SEED),
     "warm_up": (0, MAX_COUNT),
 }
@@ -55,6 +57,7 @@ _NUMBER_LIMITS = {
     "temperature": TEMPERATURE_LIMITS,
     "rate_per_s": RATE_LIMITS,
     "duration_s": (1e-3, 1e9),
+    "restart_limit_s": (1e-3, 1e9),
     "price_usd_per_hour": PRICE_LIMITS,
 }
 _CHOICES = {
@@ -103,9 +106,14 @@ class RunOptions:
         concurrency: requests in flight, each value a separate load; None for that of the size.
         rate_per_s: arrivals each second, in place of concurrency.
         schedule: `interleaved` measures one server at a time, `simultaneous` all at once.
-        rounds: number of rounds, 4 if None; fewer give no verdict.
+        rounds: number of rounds; if None 4, or `starts` if that is more. Fewer than 4 give no
+            verdict.
         duration_s: repeat rounds for this time in seconds, in place of rounds.
         control_rounds: rounds that measure the baseline against itself, for the noise floor.
+        starts: of each server that `restart` names, over all rounds.
+        restart: name of each server to the shell command that restarts it, or one command that
+            restarts all; servers with the same command are restarted by one run of it.
+        restart_limit_s: longest time of a restart in seconds, until the server answers again.
         repeats: of each prompt in a round.
         mixed: whether a turn has all classes of a suite.
         seed: of orders, arrivals and sampling.
@@ -148,6 +156,9 @@ class RunOptions:
     rounds: int | None = None
     duration_s: float | None = None
     control_rounds: int = 1
+    starts: int = 1
+    restart: str | Mapping[str, str] = field(default_factory=dict)
+    restart_limit_s: float = RESTART_LIMIT_S
     repeats: int = 1
     mixed: bool = False
     seed: int = 0
@@ -170,6 +181,7 @@ class RunOptions:
         self._check_servers()
         self.server_options()
         self._check_loads()
+        self._check_restarts()
         self._check_limits("timeouts", tuple(TIMEOUT_FIELDS.values()))
         self._check_limits("goodput", GOODPUT_METRICS)
         for first, second in _EXCLUSIVE_FIELDS:
@@ -200,6 +212,14 @@ class RunOptions:
         """
         values = {entry.name: getattr(self, entry.name) for entry in fields(ServerOptions)}
         return ServerOptions(**values)
+
+    def restart_commands(self) -> dict[str, str]:
+        """Return the command that restarts each server, of the servers that have one."""
+        return (
+            dict.fromkeys(self.servers, self.restart)
+            if isinstance(self.restart, str)
+            else dict(self.restart)
+        )
 
     def _check_values(self) -> None:
         for name, choices in _CHOICES.items():
@@ -268,6 +288,25 @@ class RunOptions:
             raise refuse_option("concurrency", self.concurrency, allowed)
         for value in self.concurrency:
             _check_number("concurrency", value, (1, MAX_CONCURRENCY), is_whole=True)
+
+    def _check_restarts(self) -> None:
+        is_text = isinstance(self.restart, str)
+        words = () if is_text or not isinstance(self.restart, Mapping) else self.restart.values()
+        if not is_text and not isinstance(self.restart, Mapping):
+            raise refuse_option(
+                "restart", self.restart, "a command, or the name of a server to one"
+            )
+        if not all(isinstance(word, str) for word in words):
+            raise refuse_option("restart", self.restart, "texts of commands")
+        fault = find_restart_fault(
+            self.starts,
+            self.restart_commands(),
+            servers=self.servers,
+            rounds=self.rounds,
+            duration_s=self.duration_s,
+        )
+        if fault is not None:
+            raise refuse_option(*fault)
 
     def _check_limits(self, name: str, keys: Sequence[str]) -> None:
         for key, value in getattr(self, name).items():

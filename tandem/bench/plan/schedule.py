@@ -115,3 +115,23 @@ def control_numbers(rounds: int | None, controls: int) -> tuple[int, ...]:
             ((2 * index + 1) * rounds + controls) // (2 * controls) for index in range(controls)
         ]
     return tuple(number + index for index, number in enumerate(earlier_rounds))
+
+
+def assign_starts(rounds: int, control_rounds: int, starts: int) -> tuple[int, ...]:
+    """Return each round's start of the servers, from 1; a control round has that of the one before.
+
+    Args:
+        rounds: without control rounds, at least as many as starts.
+        control_rounds: as planned.
+        starts: of each server.
+    """
+    controls = control_numbers(rounds, control_rounds)
+    numbers = list[int]()
+    earlier_rounds = 0
+    for number in range(rounds + control_rounds):
+        if number in controls:
+            numbers.append(numbers[-1] if numbers else 1)
+        else:
+            numbers.append(1 + earlier_rounds * starts // rounds)
+            earlier_rounds += 1
+    return tuple(numbers)

@@ -15,6 +15,7 @@ import msgspec
 
 from tandem.bench.load.host import read_host
 from tandem.bench.plan.request_plan import RunPlan, plan_blocks
+from tandem.bench.plan.restart_options import RESTART_LIMIT_S
 from tandem.bench.plan.run_options import RunOptions
 from tandem.bench.plan.run_size import SIZES, RunSize
 from tandem.bench.plan.schedule import FEWEST_ROUNDS
@@ -44,6 +45,8 @@ class RunSettings:
         warm_up: warm-up requests for each arm; None until stable.
         extras: to request from servers that offer them.
         access: key and headers of the arms that have some, by name; never recorded.
+        restart: name of an arm to the shell command that restarts its server.
+        restart_limit_s: longest time of a restart, in seconds.
     """
 
     manifest: RunManifest
@@ -52,6 +55,8 @@ class RunSettings:
     warm_up: int | None = None
     extras: frozenset[str] = frozenset()
     access: Mapping[str, ServerAccess] = field(default_factory=dict)
+    restart: Mapping[str, str] = field(default_factory=dict)
+    restart_limit_s: float = RESTART_LIMIT_S
 
     def plan(self) -> RunPlan:
         """Return the plan of the run."""
@@ -95,8 +100,9 @@ def complete_options(
         "temperature": options.temperature,
         "max_tokens": options.max_tokens,
         "rate_per_s": options.rate_per_s,
-        "rounds": 0 if options.duration_s is not None else options.rounds or FEWEST_ROUNDS,
+        "rounds": _choose_rounds(options),
         "control_rounds": options.control_rounds,
+        "starts": options.starts,
         "repeats": options.repeats,
         "prompts_per_class": options.prompts_per_class,
         "mixed": options.mixed,
@@ -114,6 +120,8 @@ def complete_options(
         warm_up=options.warm_up,
         extras=frozenset(options.record),
         access=options.server_options().list_access(),
+        restart=options.restart_commands(),
+        restart_limit_s=options.restart_limit_s,
     )
 
 
@@ -143,6 +151,13 @@ def complete_arms(arms: Sequence[ManifestArm], options: RunOptions) -> tuple[Man
         else arm
         for arm in arms_with_requests
     )
+
+
+def _choose_rounds(options: RunOptions) -> int:
+    """Return the number of rounds; 0 if time limits the run."""
+    if options.duration_s is not None:
+        return 0
+    return options.rounds or max(FEWEST_ROUNDS, options.starts)
 
 
 def list_arms(

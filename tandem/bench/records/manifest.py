@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from tandem.bench.plan.restart_options import MAX_STARTS
 from tandem.bench.plan.run_options import GOODPUT_METRICS, ApiName, ScheduleName
 from tandem.bench.plan.schedule import control_numbers
 from tandem.bench.plan.server_access import IGNORE_EOS
@@ -187,12 +188,14 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
 
     `goodput` has the limit of each metric for goodput_per_s, in that metric's unit; `rounds` is 0
     if time limits the run; `rounds` excludes `control_rounds`, and `control_round_numbers` returns
-    the numbers of those; `mixed` says that a turn has all classes; `resumed` has one clock for each
-    --resume; `notes` are sentences for a reader of the figures. `simulated` says whether an arm is
-    simulated; None if no arm is and an arm is unknown. `flags` has the options of the first
-    command, each with its values. `environment` and `experiment` are the declared ones of the
-    servers, `instance_type` that of the environment's nodes; None if the user gave addresses of
-    servers. `run` is the given id of the run, e.g. by `tandem run`; None without one.
+    the numbers of those; `starts` is the number of starts of each server with a restart command, of
+    which `restarts.jsonl` has a line for each after the first; `mixed` says that a turn has all
+    classes; `resumed` has one clock for each --resume; `notes` are sentences for a reader of the
+    figures. `simulated` says whether an arm is simulated; None if no arm is and an arm is unknown.
+    `flags` has the options of the first command, each with its values. `environment` and
+    `experiment` are the declared ones of the servers, `instance_type` that of the environment's
+    nodes; None if the user gave addresses of servers. `run` is the given id of the run, e.g. by
+    `tandem run`; None without one.
     """
 
     schema: int
@@ -216,6 +219,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_s: float | None = None
     rounds: RoundCount
     control_rounds: ControlRoundCount = 0
+    starts: Annotated[int, msgspec.Meta(ge=1, le=MAX_STARTS)] = 1
     repeats: int = 1
     prompts_per_class: int | None = None
     mixed: bool = False

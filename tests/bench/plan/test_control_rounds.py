@@ -13,12 +13,26 @@ from running import measure
 from tandem.bench.figures import summary
 from tandem.bench.figures.datapoints import read_rounds
 from tandem.bench.plan.estimate import estimate_run_s
-from tandem.bench.plan.schedule import control_numbers
+from tandem.bench.plan.schedule import assign_starts, control_numbers
 from tandem.bench.records import manifest
 from tandem.bench.records.manifest import PlanTotals
 
 pytestmark = pytest.mark.xdist_group("bench-control")  # its run is made once
 PROMPTS = {"code": ["a", "b", "c", "d"]}
+
+
+@pytest.mark.parametrize(
+    ("rounds", "controls", "starts", "expected"),
+    [
+        (4, 1, 1, (1, 1, 1, 1, 1)),
+        (4, 1, 2, (1, 1, 1, 2, 2)),
+        (6, 1, 6, (1, 2, 3, 3, 4, 5, 6)),
+        (5, 0, 3, (1, 1, 2, 2, 3)),
+        (1, 3, 1, (1, 1, 1, 1)),
+    ],
+)
+def test_rounds_are_dealt_to_the_starts(rounds, controls, starts, expected):
+    assert assign_starts(rounds, controls, starts) == expected
 
 
 @pytest.mark.parametrize(
