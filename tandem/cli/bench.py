@@ -88,6 +88,7 @@ def report(
     price: Price | None = None,
     tokenizer: Annotated[Path | None, Parameter(metavar="FILE")] = None,
     figures: bool = False,
+    csv: Annotated[Path | None, Parameter(metavar="FILE")] = None,
     verbose: bool = False,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
@@ -99,6 +100,7 @@ def report(
         price: price of the hardware (default: as recorded)
         tokenizer: the target's tokenizer.json, for servers that send no token ids
         figures: print figures only, no verdict
+        csv: also write p50, p90 and p99 of each arm, class and load to FILE
         verbose: also print controls, outputs, acceptance, cost, notes and each arm's figures
     """
     from tandem.cli.bench_report import report_run  # noqa: PLC0415 - numpy
@@ -109,7 +111,11 @@ def report(
         margin=MARGIN if margin is None else margin, usd_per_hour=price, tokenizer=tokenizer
     )
     return report_run(
-        folder, None if figures else options, as_json=selection.as_json, verbose=verbose
+        folder,
+        None if figures else options,
+        as_json=selection.as_json,
+        verbose=verbose,
+        csv_file=csv,
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tandem.bench.figures.summary_csv import write_csv
 from tandem.cli.console import count_columns, format_count, print_json
 from tandem.errors import ExitCode
 from tandem.report import run_report
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
 
 
 def report_run(
-    folder: Path, options: JudgeOptions | None, *, as_json: bool, verbose: bool = False
+    folder: Path,
+    options: JudgeOptions | None,
+    *,
+    as_json: bool,
+    verbose: bool = False,
+    csv_file: Path | None = None,
 ) -> ExitCode:
     """Print what a run's records say; `run_report` says what is written, and which code it gives.
 
@@ -32,11 +38,15 @@ def report_run(
         as_json: print the verdict as JSON, or the summary where there is no verdict, instead of
             tables.
         verbose: print the figures of each arm and what stands behind the verdict, too.
+        csv_file: gets the figures as CSV.
 
     Raises:
-        InputError: a file is missing, or a line is not what it must be.
+        InputError: a file is missing, a line is not what it must be, or `csv_file` cannot be
+            written.
     """
     report = run_report.report_run(folder, options)
+    if csv_file is not None:
+        write_csv(report.summary, csv_file)
     for fault in report.faults:
         print(f"warning: {fault}", file=sys.stderr)
     if as_json:

@@ -92,7 +92,7 @@ def test_a_folder_that_takes_no_summary_is_reported(tmp_path, capsys):
     assert main(["bench", "report", str(folder)]) == 0
 
     output = capsys.readouterr()
-    assert "concurrency 4: medians" in output.out
+    assert "concurrency 4: latencies" in output.out
     assert "warning: " in output.err
     assert "the summary cannot be written" in output.err
 

@@ -112,6 +112,55 @@ class RecordSummary(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class SummaryPlace:
+    """One row of a table: an arm in a class at a load, with the numbers of its requests.
+
+    Args:
+        class_: the class, or `all`.
+        load: concurrency and rate; one is None.
+        arm: name.
+        requests, succeeded, failed: numbers.
+        cells: by metric.
+    """
+
+    class_: str
+    load: tuple[int | None, float | None]
+    arm: str
+    requests: int
+    succeeded: int
+    failed: int
+    cells: Mapping[str, SummaryCell]
+
+
+def list_places(summary: RecordSummary) -> list[SummaryPlace]:
+    """Return the rows of a run by load, class and arm; all classes last, if there are several."""
+    cells: dict[tuple[object, ...], dict[str, SummaryCell]] = {}
+    for cell in summary.cells:
+        cells.setdefault(_locate_place(cell, cell.class_), {})[cell.metric] = cell
+    has_classes = len({row.class_ for row in summary.requests}) > 1
+    groups: dict[tuple[object, ...], list[ArmRequestCounts]] = {}
+    for class_ in [None, ALL_CLASSES] if has_classes else [None]:
+        for row in summary.requests:
+            groups.setdefault(_locate_place(row, class_ or row.class_), []).append(row)
+    return [
+        SummaryPlace(
+            class_=str(place[2]),
+            load=(rows[0].concurrency, rows[0].rate_per_s),
+            arm=rows[0].arm,
+            requests=sum(row.requests for row in rows),
+            succeeded=sum(row.succeeded for row in rows),
+            failed=sum(row.failed for row in rows),
+            cells=cells.get(place, {}),
+        )
+        for place, rows in groups.items()
+    ]
+
+
+def _locate_place(row: CellPlace, class_: str) -> tuple[object, ...]:
+    return row.concurrency, row.rate_per_s, class_, row.arm
+
+
 def summarize_run(folder: Path) -> RecordSummary:
     """Return the summary of `folder`, from its records, counters and manifest only.
 

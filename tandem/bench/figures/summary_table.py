@@ -6,26 +6,46 @@ are complete.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
-from tandem.bench.figures.summary import ALL_CLASSES, RecordSummary, SummaryCell
+from tandem.bench.figures.summary import RecordSummary, SummaryCell, SummaryPlace, list_places
 from tandem.bench.plan.schedule import LoadLevel
 from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.bench.records.terminal_table import WIDTH, format_table
 from tandem.bench.records.terminal_text import wrap_text
 
-_COLUMNS = {  # metric to its heading
-    "ttft_ms": "TTFT\nms",
-    "tpot_ms": "TPOT\nms",
-    "chunk_gap_ms": "gap\nms",
-    "e2e_ms": "E2E\nms",
-    "tokens_per_chunk": "tok/\nchunk",
-    "output_tokens_per_s": "tok/s\nstream",
-    "system_output_tokens_per_s": "tok/s\nall",
-    "acceptance_length": "accept\nlength",
-    "llmperf_inter_token_latency_ms": "llmperf\nITL ms",
-}
+
+class _Column(NamedTuple):
+    """One quantile of a metric, and its heading."""
+
+    head: str
+    metric: str
+    quantile: Literal["p50", "p90", "p99"] = "p50"
+
+
+def _list_quantiles(name: str, unit: str, metric: str) -> tuple[_Column, ...]:
+    return (
+        _Column(f"{name}\np50", metric, "p50"),
+        _Column(f"{unit}\np90", metric, "p90"),
+        _Column("p99", metric, "p99"),
+    )
+
+
+_LATENCIES = (
+    *_list_quantiles("TTFT", "ms", "ttft_ms"),
+    *_list_quantiles("TPOT", "ms", "tpot_ms"),
+    *_list_quantiles("E2E", "ms", "e2e_ms"),
+)
+_OTHERS = (
+    *_list_quantiles("good", "req/s", "goodput_per_s"),
+    _Column("gap\nms", "chunk_gap_ms"),
+    _Column("tok/\nchunk", "tokens_per_chunk"),
+    _Column("tok/s\nstream", "output_tokens_per_s"),
+    _Column("tok/s\nall", "system_output_tokens_per_s"),
+    _Column("accept\nlength", "acceptance_length"),
+    _Column("llmperf\nITL ms", "llmperf_inter_token_latency_ms"),
+)
 # from these values on: no decimals, one decimal
 _NO_DECIMALS_FROM = 1000
 _ONE_DECIMAL_FROM = 10
@@ -33,7 +53,7 @@ _LONGEST = 7  # characters of a figure; a longer one is written as a power
 
 
 def format_lines(summary: RecordSummary, *, width: int = WIDTH) -> Iterator[str]:
-    """Yield one table for each concurrency or rate, then the notes.
+    """Yield two tables for each concurrency or rate, then the notes.
 
     Args:
         summary: of a run's records.
@@ -41,51 +61,43 @@ def format_lines(summary: RecordSummary, *, width: int = WIDTH) -> Iterator[str]
     """
     if summary.simulated:
         yield SIMULATED_BAND
-    loads = dict.fromkeys((counts.concurrency, counts.rate_per_s) for counts in summary.requests)
-    for concurrency, rate_per_s in loads:
+    places = list_places(summary)
+    for concurrency, rate_per_s in dict.fromkeys(place.load for place in places):
         level = "a load that is not known"
         if concurrency or rate_per_s:
             level = str(LoadLevel(concurrency=concurrency, rate_per_s=rate_per_s))
         loop = ", open loop" if rate_per_s else ""
-        yield f"{level}{loop}: medians (p90, p99 and means: summary.json)"
-        rows = _list_rows(summary, concurrency, rate_per_s)
-        heads = ["class", "arm", "ok", *_COLUMNS.values()]
-        yield from format_table(
-            heads, rows, numbers=range(2, len(heads)), flexible=(0, 1), width=width
-        )
+        rows = [place for place in places if place.load == (concurrency, rate_per_s)]
+        yield f"{level}{loop}: latencies"
+        yield from _format_rows(rows, _LATENCIES, width)
+        columns = [column for column in _OTHERS if any(column.metric in row.cells for row in rows)]
+        if columns:
+            yield ""
+            yield f"{level}{loop}: other medians (with p90, p99 and means: summary.json)"
+            yield from _format_rows(rows, columns, width)
         yield ""
-    if not loads:
+    if not places:
         yield "no request is recorded"
     for note in summary.notes:
         yield from wrap_text(f"note: {note}", width, indent="      ")
 
 
-def _list_rows(
-    summary: RecordSummary, concurrency: int | None, rate_per_s: float | None
-) -> Iterator[list[str]]:
-    """Yield a row for each class and arm at one load; all classes last, if there are several."""
-    cells = {
-        (cell.class_, cell.arm, cell.metric): cell
-        for cell in summary.cells
-        if (cell.concurrency, cell.rate_per_s) == (concurrency, rate_per_s)
-    }
-    counts: dict[tuple[str, str], int] = defaultdict(int)
-    pooled_counts: dict[tuple[str, str], int] = defaultdict(int)
-    for row in summary.requests:
-        if (row.concurrency, row.rate_per_s) == (concurrency, rate_per_s):
-            counts[row.class_, row.arm] += row.succeeded
-            pooled_counts[ALL_CLASSES, row.arm] += row.succeeded
-    if len({class_ for class_, _ in counts}) > 1:
-        counts |= pooled_counts
-
-    for place, count in counts.items():
-        figures = (_format_value(cells.get((*place, metric))) for metric in _COLUMNS)
-        yield [*place, str(count), *figures]
+def _format_rows(
+    places: Sequence[SummaryPlace], columns: Sequence[_Column], width: int
+) -> list[str]:
+    """Return the lines of a table with a row for each place."""
+    heads = ["class", "arm", "ok", *(column.head for column in columns)]
+    rows = []
+    for place in places:
+        figures = [_format_value(place.cells.get(metric), key) for _, metric, key in columns]
+        rows.append([place.class_, place.arm, str(place.succeeded), *figures])
+    return format_table(heads, rows, numbers=range(2, len(heads)), flexible=(0, 1), width=width)
 
 
-def _format_value(cell: SummaryCell | None) -> str:
+def _format_value(cell: SummaryCell | None, quantile: str) -> str:
     if cell is None:
         return "-"
-    decimals = 2 - (cell.p50 >= _ONE_DECIMAL_FROM) - (cell.p50 >= _NO_DECIMALS_FROM)
-    text = f"{cell.p50:.{decimals}f}"
-    return text if len(text) <= _LONGEST else f"{cell.p50:.0e}"
+    value = getattr(cell, quantile)
+    decimals = 2 - (value >= _ONE_DECIMAL_FROM) - (value >= _NO_DECIMALS_FROM)
+    text = f"{value:.{decimals}f}"
+    return text if len(text) <= _LONGEST else f"{value:.0e}"

@@ -18,8 +18,11 @@ def printed(folder: Path, *records: RequestRecord, **changes: object) -> list[st
     )
 
 
-def row(lines: list[str], *names: str) -> list[str]:
-    (result,) = [line.split() for line in lines if tuple(line.split()[: len(names)]) == names]
+def row(lines: list[str], *names: str, title: str = "latencies") -> list[str]:
+    """The row of the first table with this title that begins with these names."""
+    start = next(number for number, line in enumerate(lines) if line.endswith(title))
+    table = lines[start : lines.index("", start)]
+    (result,) = [line.split() for line in table if tuple(line.split()[: len(names)]) == names]
     return result[len(names) :]
 
 
@@ -27,16 +30,32 @@ SILENT = record(chunks=chunks((0.1, "text")), completion_tokens=None)
 
 
 @pytest.mark.parametrize(
-    ("request_", "figures"),
+    ("request_", "latencies"),
     [
-        (record(), "1 200.0 12.9 45.0 290.0 2.67 27.6 26.7 - 58.0"),
-        (SILENT, "1 100.0 - - 100.0 - - - - 100.0"),
-        (failed(), "0 - - - - - - 0.00 - -"),
+        (record(), "1 200.0 200.0 200.0 12.9 12.9 12.9 290.0 290.0 290.0"),
+        (SILENT, "1 100.0 100.0 100.0 - - - 100.0 100.0 100.0"),
+        (failed(), "0 - - - - - - - - -"),
     ],
     ids=["whole", "no usage", "failed"],
 )
-def test_a_row_has_medians_and_a_dash_where_absent(tmp_path, request_, figures):
-    assert row(printed(tmp_path, request_), "repeat", "base") == figures.split()
+def test_a_row_has_latencies_and_a_dash_where_absent(tmp_path, request_, latencies):
+    assert row(printed(tmp_path, request_), "repeat", "base") == latencies.split()
+
+
+def test_latencies_have_three_quantiles(tmp_path):
+    ends_s = [0.1 * number for number in range(1, 11)]
+    records = [
+        record(request_id=f"r-{end_s}", chunks=chunks((end_s / 2, "text", 8)), end_s=end_s)
+        for end_s in ends_s
+    ]
+    figures = row(printed(tmp_path, *records), "repeat", "base")
+    assert (figures[1:4], figures[7:]) == (["275.0", "455.0", "495.5"], ["275.0", "455.0", "495.5"])
+
+
+def test_goodput_and_other_medians_have_a_table_of_their_own(tmp_path):
+    lines = printed(tmp_path, record(), goodput={"ttft_ms": 500.0})
+    figures = row(lines, "repeat", "base", title="summary.json)")
+    assert figures == ["1", "3.33", "3.33", "3.33", "45.0", "2.67", "27.6", "26.7", "58.0"]
 
 
 def test_several_classes_end_with_all_of_them(tmp_path):
@@ -54,7 +73,7 @@ def test_each_load_has_a_table_of_its_own(tmp_path):
 
     lines = printed(tmp_path, *records)
 
-    assert [line.partition(":")[0] for line in lines if "medians" in line] == [
+    assert [line.partition(":")[0] for line in lines if "latencies" in line] == [
         "2.5 requests/s, open loop",
         "concurrency 1",
         "concurrency 4",

@@ -92,7 +92,7 @@ def test_all_files_of_a_simulated_run_say_so(mixed):
 
 @pytest.mark.parametrize(
     ("is_simulated", "first"),
-    [(True, SIMULATED_BAND), (False, "concurrency 4: medians"), (None, "concurr")],
+    [(True, SIMULATED_BAND), (False, "concurrency 4: latencies"), (None, "concurr")],
 )
 def test_the_table_of_a_simulated_run_begins_with_it(tmp_path, is_simulated, first):
     run = write_run(tmp_path, [record()], simulated=is_simulated)
