@@ -342,7 +342,7 @@ def restore_flags(_app: App, _commands: tuple[str, ...], arguments: ArgumentColl
         for flag, argument in by_flag.items()
         if argument.tokens and flag not in CHANGEABLE_FLAGS
     }
-    if by_flag["--resume"].tokens:
+    if by_flag["--resume"].tokens and not by_flag["--out"].tokens:
         folder = Path(by_flag["--resume"].tokens[-1].value)
         rivals = {
             *flags,

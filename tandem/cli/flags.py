@@ -42,7 +42,10 @@ def require_single(arguments: ArgumentCollection) -> None:
     Raises:
         ValueError: the command line's library says it with the group's name.
     """
-    if len(arguments.filter_by(value_set=True)) != 1:
+    given = [argument.name for argument in arguments.filter_by(value_set=True)]
+    if len(given) > 1:
+        raise ValueError(f"Given: {' and '.join(given)}. Needed: one of them alone.")
+    if not given:
         raise ValueError(f"Needed: one of {', '.join(argument.name for argument in arguments)}.")
 
 

@@ -20,6 +20,12 @@ def run(tmp_path: Path, *flags: str) -> int:
     return main(["bench", "run", *flags, "--out", str(tmp_path / "out")])
 
 
+def test_resume_and_out_were_both_given(tmp_path, capsys):
+    folders = ["--resume", str(tmp_path / "a"), "--out", str(tmp_path / "b")]
+    assert main(["bench", "run", *folders]) == 2
+    assert "Given: --out and --resume" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
