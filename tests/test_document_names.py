@@ -67,6 +67,7 @@ EXECUTED = {"library.md"}  # whose blocks of Python tests/test_library.py runs
 SERVICES = {"codebuild", "s3", "sns"}  # whose names pages use without a command of theirs
 # Names that neither this tree nor an installed API has -> whose they are.
 FOREIGN = {
+    "ALL_PROXY": "a variable that Python's urllib reads",
     "CDK_VALIDATION": "a variable of the CDK",
     "CloudShell": "AWS CloudShell, of which botocore has no model",
     "CreateEnvironment": "AWS CloudShell",

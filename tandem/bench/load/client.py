@@ -37,6 +37,7 @@ from aiohttp.abc import AbstractStreamWriter
 from tandem.bench.load import completion_request
 from tandem.bench.load.completion_request import API_PATHS, CompletionRequest
 from tandem.bench.load.event import DETAIL_CHARACTERS
+from tandem.bench.load.proxy import find_proxy
 from tandem.bench.load.reply import ServerReply
 from tandem.bench.load.request_deadline import RequestDeadline
 from tandem.bench.plan.run_options import ApiName
@@ -77,6 +78,12 @@ class CompletionClient:
         api: one of the two streaming APIs.
         access: key and headers of the server; never logged or recorded. What the server repeats of
             them is hidden in the reply.
+
+    Attributes:
+        proxy: URL of the proxy to the server; None for a direct connection.
+
+    Raises:
+        InputError: the environment names a proxy that cannot be used.
     """
 
     def __init__(
@@ -91,6 +98,7 @@ class CompletionClient:
         self.api = api
         self._limit = limit
         self._access = access
+        self.proxy = find_proxy(arm.root, has_secret=bool(access.list_headers()))
         self._deadlines: set[RequestDeadline] = set()
         self._is_interrupted = False
 
@@ -121,6 +129,8 @@ class CompletionClient:
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
+            proxy=self.proxy,
+            request_class=_ServerRequest,
             trace_configs=[trace],  # a reply says whether its connection was open before
             read_bufsize=READ_BYTES,
         )
@@ -246,6 +256,17 @@ class CompletionClient:
             reply.error_detail = mask(reply.error_detail.encode()).decode()
 
 
+class _ServerRequest(aiohttp.ClientRequest):
+    """Request whose headers are for the server alone.
+
+    aiohttp sends a session's headers, a key among them, to a proxy too, in the clear before TLS.
+    """
+
+    def update_proxy(self, proxy: Any, proxy_auth: Any, _proxy_headers: Any) -> None:
+        """Give the proxy its own user and password, and no header."""
+        super().update_proxy(proxy, proxy_auth, None)
+
+
 class _StampedBody(aiohttp.BytesPayload):
     """Request body that stores the time at which the transport gets the body."""
 
@@ -332,6 +353,8 @@ def _describe_exception(
             cause = os.strerror(number) if number > 0 else error.strerror
             word = "connect"
             detail = f"{error.host}:{error.port}: {cause}"
+            if isinstance(error, aiohttp.ClientProxyConnectionError):
+                detail = f"the proxy {detail}"
         case aiohttp.ClientHttpProxyError() | aiohttp.InvalidURL():
             word = "connect"
             detail = str(error)

@@ -31,6 +31,7 @@ from tandem.bench.load.interrupt import StopSignal, catch_signals
 from tandem.bench.load.loops import ArmSession, RequestLoops
 from tandem.bench.load.probe import ProbeResult, probe_server
 from tandem.bench.load.progress import RunProgress
+from tandem.bench.load.proxy import describe_proxy
 from tandem.bench.load.recorder import open_recorder
 from tandem.bench.load.restart import ServerRestarts
 from tandem.bench.load.resume import RunHistory, continue_manifest, read_history
@@ -177,7 +178,8 @@ class MeasurementRun:
 
     def _create_arm(self, client: CompletionClient, probe_result: ProbeResult) -> ArmSession:
         arm = probe_result.arm
-        for note in probe_result.notes:
+        proxy_notes = [] if client.proxy is None else [describe_proxy(arm.name, client.proxy)]
+        for note in (*proxy_notes, *probe_result.notes):
             self._note(note)
         for extra in sorted(self.settings.extras):
             if not getattr(arm.offers, extra):
