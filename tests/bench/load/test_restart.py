@@ -13,7 +13,7 @@ from pathlib import Path
 
 import independent_server
 import pytest
-from running import measure, until
+from running import QUICK, measure, until
 
 from tandem.bench.figures.request_table import read_request_table
 from tandem.bench.load import restart, server_watch
@@ -157,3 +157,27 @@ def test_six_starts_of_both_arms_cover_restarts(tmp_path, commands, evidence):
     run = measure(tmp_path, rounds=6, starts=6, restart=commands)
     verdict = judge_run(read_request_table(run.folder), JudgeOptions(), ())
     assert {headline.evidence for headline in verdict.headlines} == {evidence}
+
+
+def test_the_warm_up_after_a_restart_is_no_sign_of_several_servers(tmp_path):
+    """Its requests are in the counters of the new server, and in no turn."""
+
+    async def swap(servers, _run):
+        await until((tmp_path / "down").exists)
+        await servers[0].__aexit__()
+        servers[0].truths.clear()
+        await servers[0].__aenter__()
+        (tmp_path / "up").touch()
+
+    run = measure(
+        tmp_path,
+        schedules=(QUICK,),
+        meanwhile=swap,
+        rounds=2,
+        starts=2,
+        restart={"a": f"cd {tmp_path}; touch down; while ! [ -e up ]; do sleep 0.01; done"},
+        warm_up=9,
+    )
+
+    assert starts_of(run) == {("a", 0): "1", ("a", 1): "2"}
+    assert not [note for note in run.manifest["notes"] if "several servers" in note]
