@@ -43,8 +43,9 @@ class RunProgress:
         self._terminal = out.isatty()
         self._start_s: float | None = None
         self._done_count = self._failure_count = 0
+        self._turn_counts = (0, 0, 0.0)  # done, failed, seconds; while aside
         self._turn_name = ""
-        self._is_warm_up = False
+        self._is_aside = False
 
     def notify(self, sentence: str) -> None:
         """Write a sentence on a separate line."""
@@ -53,8 +54,12 @@ class RunProgress:
 
     def begin_turn(self, turn: PlanTurn, *, recorded_count: int) -> None:
         """Set the current turn; exclude its requests that an earlier part of the run recorded."""
-        if self._is_warm_up or self._start_s is None:
-            self._begin_count(is_warm_up=False)
+        if self._is_aside or self._start_s is None:
+            done_count, failure_count, elapsed_s = self._turn_counts
+            self._is_aside = False
+            self._start_s = time.monotonic() - elapsed_s
+            self._done_count = done_count
+            self._failure_count = failure_count
         block = turn.block
         self._turn_name = (
             f"round {turn.round + 1}, {block.class_} at {block.load}, {' and '.join(turn.arms)}"
@@ -70,28 +75,34 @@ class RunProgress:
 
     def begin_warm_up(self, names: str) -> None:
         """Set the arms of the current warm-up and show them."""
-        self._begin_count(is_warm_up=True)
-        self._turn_name = f"warm-up of {names}"
+        self.begin_wait(f"warm-up of {names}")
         self.notify(self._turn_name)
 
-    def _begin_count(self, *, is_warm_up: bool) -> None:
-        self._is_warm_up, self._start_s = is_warm_up, time.monotonic()
+    def begin_wait(self, name: str) -> None:
+        """Leave the turns for what is not measured; the next turn goes on with their count."""
+        now_s = time.monotonic()
+        if not self._is_aside:
+            elapsed_s = now_s - (self._start_s or now_s)
+            self._turn_counts = (self._done_count, self._failure_count, elapsed_s)
+        self._is_aside = True
+        self._start_s = now_s
         self._done_count = self._failure_count = 0
+        self._turn_name = name
 
     def status_line(self) -> str:
         """Return the progress of the run as text."""
         return PART_SEPARATOR.join((self._describe_count(), self._turn_name, self._describe_time()))
 
     def _describe_count(self) -> str:
-        total = "" if self._is_warm_up or self._requests is None else f"/{self._requests}"
+        total = "" if self._is_aside or self._requests is None else f"/{self._requests}"
         failure_text = f", {self._failure_count} failed" if self._failure_count else ""
         return f"{self._done_count}{total} requests{failure_text}"
 
     def _describe_time(self) -> str:
-        """Return how long the warm-up has taken, or how long the run will still take."""
+        """Return how long a warm-up or a restart takes already, or the run will still take."""
         now_s = time.monotonic()
         elapsed_s = now_s - (self._start_s or now_s)
-        if self._is_warm_up:
+        if self._is_aside:
             return f"{format_duration(elapsed_s)} gone"
         if self._requests is None:
             return f"{format_duration(max(self.expected_s - elapsed_s, 0.0))} left"
@@ -124,9 +135,7 @@ class RunProgress:
         count_text = self._describe_count()
         time_text = self._describe_time()
 
-        share = (
-            self._done_count / self._requests if self._requests and not self._is_warm_up else 0.0
-        )
+        share = self._done_count / self._requests if self._requests and not self._is_aside else 0.0
         bar = f"{'━' * round(share * BAR_COLUMNS):<{BAR_COLUMNS}} " if share else ""
         shortest_turn = self._turn_name[:TURN_COLUMNS]
         shortest_line = PART_SEPARATOR.join((f"{bar}{count_text}", shortest_turn, time_text))

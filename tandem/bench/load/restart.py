@@ -19,6 +19,7 @@ from tandem.bench.load.client import CompletionClient
 from tandem.bench.load.interrupt import StopSignal
 from tandem.bench.load.metrics_scraper import is_alive
 from tandem.bench.load.probe import ProbeResult
+from tandem.bench.load.progress import RunProgress
 from tandem.bench.load.restart_command import RestartCommand
 from tandem.bench.load.server_watch import POLL_S, STEADY_S, ServerWatch
 from tandem.bench.plan.estimate import format_duration
@@ -67,7 +68,7 @@ class ServerRestarts:
         clients: of the arms.
         folder: of the run.
         stop: ends every wait.
-        notify: shows a sentence to the operator.
+        progress: shows sentences to the operator.
         open_client: makes a client of an arm.
         probe: requests a tiny answer of a server.
 
@@ -80,7 +81,7 @@ class ServerRestarts:
     clients: Sequence[CompletionClient]
     folder: Path
     stop: StopSignal
-    notify: Callable[[str], None]
+    progress: RunProgress
     open_client: Callable[[ManifestArm], CompletionClient]
     probe: Callable[[CompletionClient], Awaitable[ProbeResult]]
     numbers: dict[str, int] = field(init=False)
@@ -126,7 +127,8 @@ class ServerRestarts:
                 watches.append(ServerWatch(client))
             names = " and ".join(arm.name for arm in arms)
             total = self.settings.manifest.starts
-            self.notify(f"start {start} of {total} of {names}: watching, then: {command}")
+            self.progress.begin_wait(f"restart of {names}")
+            self.progress.notify(f"start {start} of {total} of {names}: watching, then: {command}")
             await self._watch_before(watches)
             if self.stop.is_requested:
                 return False
@@ -176,7 +178,7 @@ class ServerRestarts:
             await self.stop.sleep(POLL_S)
         if not attempt.command.has_ended:
             pid = attempt.command.pid
-            self.notify(f"the restart command goes on by itself (process {pid})")
+            self.progress.notify(f"the restart command goes on by itself (process {pid})")
 
     def _accept_start_id(self, attempt: _RestartAttempt) -> None:
         """Take the ID that the command printed as evidence, if it is another than the last one."""
@@ -244,7 +246,7 @@ class ServerRestarts:
                     return
             if attempt.elapsed_s >= next_message_s:
                 next_message_s += MESSAGE_INTERVAL_S
-                self.notify(f"{arm.name} is not back yet: {reason}")
+                self.progress.notify(f"{arm.name} is not back yet: {reason}")
             await self.stop.sleep(POLL_S)
 
     def _record(self, attempt: _RestartAttempt, number: int) -> None:
@@ -269,7 +271,7 @@ class ServerRestarts:
             restart.append_restart(self.folder, entry)
             self.numbers[arm.name] = start
             self._last_ids[arm.name] = attempt.start_id
-            self.notify(
+            self.progress.notify(
                 f"{arm.name} is back after {format_duration(attempt.elapsed_s)}: {watch.evidence}"
             )
 

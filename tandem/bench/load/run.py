@@ -237,7 +237,7 @@ class MeasurementRun:
             clients=[arm.client for arm in arms],
             folder=self.folder,
             stop=self.stop,
-            notify=self.progress.notify,
+            progress=self.progress,
             open_client=self._create_client,
             probe=self._probe_server,
         )

@@ -118,6 +118,16 @@ def test_the_count_of_the_warm_up_ends_with_it(monkeypatch):
     assert shows.status_line().startswith("0/16 requests; round 1")
 
 
+def test_a_restart_and_its_warm_up_leave_the_count_of_the_run():
+    shows = shown(io.StringIO(), done=4, failed=1)
+    shows.begin_wait("restart of a")
+    assert shows.status_line() == "0 requests; restart of a; 0 s gone"
+    shows.begin_warm_up("a")
+    shows.count_record(RECORD)
+    shows.begin_turn(plan(classes={"code": 8}).round(0)[1], recorded_count=0)
+    assert shows.status_line().startswith("4/16 requests, 1 failed; round 1")
+
+
 def test_earlier_records_are_not_in_the_count_shown(monkeypatch):
     monkeypatch.setattr(progress, "LOG_S", 0.005)
     out = io.StringIO()
