@@ -128,18 +128,15 @@ def parse_restarts(flags: RunFlags, names: Sequence[str]) -> dict[str, str]:
     Raises:
         InputError: a command of no arm, two of one arm, or a number of starts that does not fit.
     """
-    commands: dict[str | None, str] = {}
+    commands: dict[str, str] = {}  # the one for all has no name
     for word in flags.restart:
-        head, equals, command = word.partition("=")
-        name = head if equals and NAME_PATTERN.fullmatch(head) else None
+        name, command = _split_restart(word)
         if name in commands:
             whose = f"of {name}" if name else "for all arms"
             raise build_flag_error(f"two --restart {whose}", "one", "drop one of them")
-        commands[name] = command if name else word
-    common = commands.pop(None, "")
-    own = {name: command for name, command in commands.items() if name is not None}
-    restarts = dict.fromkeys(names, common) if common else {}
-    restarts |= own
+        commands[name] = command
+    common = commands.pop("", "")
+    restarts = (dict.fromkeys(names, common) if common else {}) | commands
     fault = find_restart_fault(
         flags.starts, restarts, servers=names, rounds=flags.rounds, duration_s=flags.duration
     )
@@ -149,6 +146,12 @@ def parse_restarts(flags: RunFlags, names: Sequence[str]) -> dict[str, str]:
             change = "name an arm; write a variable of the command as env NAME=VALUE COMMAND"
         raise build_flag_error(f"--{fault.option} {fault.value}", fault.allowed, change)
     return restarts
+
+
+def _split_restart(word: str) -> tuple[str, str]:
+    """Return the NAME, empty where none is given, and the COMMAND."""
+    name, equals, command = word.partition("=")
+    return (name, command) if equals and NAME_PATTERN.fullmatch(name) else ("", word)
 
 
 def select_arms(selection: Selection, flags: RunFlags) -> RunArms:

@@ -138,23 +138,30 @@ def list_places(summary: RecordSummary) -> list[SummaryPlace]:
     cells: dict[tuple[object, ...], dict[str, SummaryCell]] = {}
     for cell in summary.cells:
         cells.setdefault(_locate_place(cell, cell.class_), {})[cell.metric] = cell
-    has_classes = len({row.class_ for row in summary.requests}) > 1
     groups: dict[tuple[object, ...], list[ArmRequestCounts]] = {}
-    for class_ in [None, ALL_CLASSES] if has_classes else [None]:
+    for row in summary.requests:
+        groups[_locate_place(row, row.class_)] = [row]
+    if len({row.class_ for row in summary.requests}) > 1:
         for row in summary.requests:
-            groups.setdefault(_locate_place(row, class_ or row.class_), []).append(row)
+            groups.setdefault(_locate_place(row, ALL_CLASSES), []).append(row)
     return [
-        SummaryPlace(
-            class_=str(place[2]),
-            load=(rows[0].concurrency, rows[0].rate_per_s),
-            arm=rows[0].arm,
-            requests=sum(row.requests for row in rows),
-            succeeded=sum(row.succeeded for row in rows),
-            failed=sum(row.failed for row in rows),
-            cells=cells.get(place, {}),
-        )
-        for place, rows in groups.items()
+        _build_place(class_, rows, cells.get((*load, class_, arm), {}))
+        for (*load, class_, arm), rows in groups.items()
     ]
+
+
+def _build_place(
+    class_: object, rows: Sequence[ArmRequestCounts], cells: Mapping[str, SummaryCell]
+) -> SummaryPlace:
+    return SummaryPlace(
+        class_=str(class_),
+        load=(rows[0].concurrency, rows[0].rate_per_s),
+        arm=rows[0].arm,
+        requests=sum(row.requests for row in rows),
+        succeeded=sum(row.succeeded for row in rows),
+        failed=sum(row.failed for row in rows),
+        cells=cells,
+    )
 
 
 def _locate_place(row: CellPlace, class_: str) -> tuple[object, ...]:

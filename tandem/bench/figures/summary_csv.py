@@ -6,9 +6,10 @@ Invariant: the figures are those of summary.json; an absent figure is an empty c
 from __future__ import annotations
 
 import csv
+from itertools import product
 from pathlib import Path
 
-from tandem.bench.figures.summary import RecordSummary, list_places
+from tandem.bench.figures.summary import RecordSummary, SummaryPlace, list_places
 from tandem.errors import convert_os_errors
 
 METRICS = ("ttft_ms", "tpot_ms", "e2e_ms", "goodput_per_s")
@@ -32,18 +33,15 @@ def write_csv(summary: RecordSummary, path: Path) -> None:
         path.open("w", newline="", encoding="utf-8") as file,
     ):
         writer = csv.writer(file, lineterminator="\n")
-        heads = [f"{metric}_{quantile}" for metric in METRICS for quantile in QUANTILES]
-        writer.writerow([*_PLACE_HEADS, *heads])
-        for place in list_places(summary):
-            row: list[object] = [
-                place.class_,
-                *place.load,
-                place.arm,
-                place.requests,
-                place.succeeded,
-                place.failed,
-            ]
-            for metric in METRICS:
-                cell = place.cells.get(metric)
-                row += [getattr(cell, quantile, None) for quantile in QUANTILES]
-            writer.writerow(row)
+        figures = [f"{metric}_{quantile}" for metric, quantile in product(METRICS, QUANTILES)]
+        writer.writerow([*_PLACE_HEADS, *figures])
+        writer.writerows(map(_list_values, list_places(summary)))
+
+
+def _list_values(place: SummaryPlace) -> list[object]:
+    counts = [place.requests, place.succeeded, place.failed]
+    values: list[object] = [place.class_, *place.load, place.arm, *counts]
+    for metric in METRICS:
+        cell = place.cells.get(metric)
+        values += [getattr(cell, quantile, None) for quantile in QUANTILES]
+    return values

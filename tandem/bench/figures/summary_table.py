@@ -62,24 +62,33 @@ def format_lines(summary: RecordSummary, *, width: int = WIDTH) -> Iterator[str]
     if summary.simulated:
         yield SIMULATED_BAND
     places = list_places(summary)
-    for concurrency, rate_per_s in dict.fromkeys(place.load for place in places):
-        level = "a load that is not known"
-        if concurrency or rate_per_s:
-            level = str(LoadLevel(concurrency=concurrency, rate_per_s=rate_per_s))
-        loop = ", open loop" if rate_per_s else ""
-        rows = [place for place in places if place.load == (concurrency, rate_per_s)]
-        yield f"{level}{loop}: latencies"
-        yield from _format_rows(rows, _LATENCIES, width)
-        columns = [column for column in _OTHERS if any(column.metric in row.cells for row in rows)]
-        if columns:
-            yield ""
-            yield f"{level}{loop}: other medians (with p90, p99 and means: summary.json)"
-            yield from _format_rows(rows, columns, width)
+    for load in dict.fromkeys(place.load for place in places):
+        rows = [place for place in places if place.load == load]
+        yield from _format_load(rows, _describe_load(*load), width)
         yield ""
     if not places:
         yield "no request is recorded"
     for note in summary.notes:
         yield from wrap_text(f"note: {note}", width, indent="      ")
+
+
+def _describe_load(concurrency: int | None, rate_per_s: float | None) -> str:
+    if not concurrency and not rate_per_s:
+        return "a load that is not known"
+    level = LoadLevel(concurrency=concurrency, rate_per_s=rate_per_s)
+    return f"{level}, open loop" if rate_per_s else str(level)
+
+
+def _format_load(places: Sequence[SummaryPlace], load: str, width: int) -> Iterator[str]:
+    """Yield the latencies of a load, then the other figures that it has."""
+    yield f"{load}: latencies"
+    yield from _format_rows(places, _LATENCIES, width)
+    known_metrics = set().union(*(place.cells for place in places))
+    columns = [column for column in _OTHERS if column.metric in known_metrics]
+    if columns:
+        yield ""
+        yield f"{load}: other medians (with p90, p99 and means: summary.json)"
+        yield from _format_rows(places, columns, width)
 
 
 def _format_rows(

@@ -35,19 +35,13 @@ def find_proxy(url: str, *, has_secret: bool) -> str | None:
         return None
 
     proxy = proxy if "://" in proxy else f"http://{proxy}"
-    name = name_proxy(proxy)
+    direct = f"connect directly: export NO_PROXY={host}"
     if urlsplit(proxy).scheme not in _SCHEMES:
-        raise InputError(
-            f"the proxy {name} is no HTTP proxy",
-            where=url,
-            change=f"name an HTTP proxy in HTTP_PROXY and HTTPS_PROXY, or export NO_PROXY={host}",
-        )
+        problem = f"the proxy {name_proxy(proxy)} is no HTTP proxy"
+        raise InputError(problem, where=url, change=f"name one that is, or {direct}")
     if has_secret and parts.scheme == "http":
-        raise InputError(
-            f"the proxy {name} of HTTP_PROXY would read the key",
-            where=url,
-            change=f"use https://, or connect directly: export NO_PROXY={host}",
-        )
+        problem = f"the proxy {name_proxy(proxy)} of HTTP_PROXY would read the key"
+        raise InputError(problem, where=url, change=f"use https://, or {direct}")
     return proxy
 
 

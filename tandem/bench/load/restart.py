@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,22 +40,75 @@ class _RestartAttempt:
     arms: Sequence[ManifestArm]
     watches: Sequence[ServerWatch]
     command: RestartCommand
-    end_s: float
+    limit_s: float
     start_s: float = field(default_factory=time.monotonic)
     utc: str = field(default_factory=utc_now)
-    command_s: float = 0.0
-    gone_s: float = 0.0
+    command_s: float | None = None
+    gone_s: float | None = None
     start_id: str | None = None
 
     @property
     def names(self) -> str:
         """The servers, for a sentence."""
-        return " and ".join(arm.name for arm in self.arms)
+        return _join_names(self.arms)
 
     @property
     def elapsed_s(self) -> float:
         """Seconds since the command began."""
         return time.monotonic() - self.start_s
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the limit is over."""
+        return self.elapsed_s >= self.limit_s
+
+    async def look(self, last_ids: Mapping[str, str | None]) -> bool:
+        """Look at command and servers; return whether it has ended and all old ones are gone.
+
+        Args:
+            last_ids: name of each server to the ID of its current start.
+
+        Raises:
+            ExternalError: the command failed.
+        """
+        await asyncio.gather(*(watch.look() for watch in self.watches))
+        if self.command_s is None and self.command.has_ended:
+            self.command_s = self.elapsed_s
+            self._accept_start_id(last_ids)
+        is_gone = all(watch.evidence for watch in self.watches)
+        if is_gone and self.gone_s is None:
+            self.gone_s = self.elapsed_s
+        return is_gone and self.command_s is not None
+
+    def _accept_start_id(self, last_ids: Mapping[str, str | None]) -> None:
+        """Take the ID that the command printed as evidence, if it is another than the last one."""
+        self.start_id = self.command.read_start_id()
+        if self.start_id is None:
+            return
+        for arm, watch in zip(self.arms, self.watches, strict=True):
+            if self.start_id != last_ids.get(arm.name):
+                watch.evidence = watch.evidence or f"its command printed start={self.start_id}"
+
+    def explain_limit(self) -> ExternalError:
+        """Return the fault of a command or of an old server whose time is over."""
+        where = str(self.command.log)
+        wait = format_duration(self.limit_s)
+        if self.command_s is None:
+            return ExternalError(
+                f"the restart command of {self.names} is still running after {wait}"
+                f" (process {self.command.pid})",
+                where=where,
+                change="let it end once the server is started, which runs on in the background;"
+                " or raise --restart-limit",
+            )
+        same_id = "" if self.start_id is None else f" (it printed start={self.start_id} again)"
+        return ExternalError(
+            f"the old server of {self.names} was not seen to go within {wait}{same_id}",
+            where=where,
+            change="see that the command restarts it; behind a proxy that hides it, let the"
+            " command's last line be start=ID, with another ID for each start, such as a process"
+            " or container ID",
+        )
 
 
 @dataclass(kw_only=True)
@@ -102,51 +155,55 @@ class ServerRestarts:
         Raises:
             ExternalError: a command failed, or a server was not seen to go or to come back.
         """
-        if not self.numbers:
-            return []
-        start = self._starts[number]
-        groups: dict[str, list[ManifestArm]] = {}
-        for arm in self.run.arms:
-            if self.numbers.get(arm.name, start) < start:
-                groups.setdefault(self.settings.restart[arm.name], []).append(arm)
         names = []
-        for command, arms in groups.items():
-            if not self.stop.is_requested and await self._restart(command, arms, number):
+        for command, arms in self._group_arms(number).items():
+            if self.stop.is_requested:
+                break
+            attempt = await self._restart(command, arms, number)
+            if attempt is not None:
+                self._record(attempt, number)
                 names += [arm.name for arm in arms]
         return names
 
-    async def _restart(self, command: str, arms: Sequence[ManifestArm], number: int) -> bool:
-        """Restart the servers of one command; return whether it was done, not interrupted."""
+    def _group_arms(self, number: int) -> dict[str, list[ManifestArm]]:
+        """Return the arms that are restarted before a round, by their command."""
+        groups: dict[str, list[ManifestArm]] = {}
+        for arm in self.run.arms:
+            if arm.name in self.numbers and self.numbers[arm.name] < self._starts[number]:
+                groups.setdefault(self.settings.restart[arm.name], []).append(arm)
+        return groups
+
+    async def _restart(
+        self, command: str, arms: Sequence[ManifestArm], number: int
+    ) -> _RestartAttempt | None:
+        """Restart the servers of one command; return None if the run is interrupted."""
         start = self._starts[number]
-        log = self.folder / f"restart-{start}-{arms[0].name}.log"
+        names = _join_names(arms)
+        total = self.settings.manifest.starts
+        self.progress.begin_wait(f"restart of {names}")
+        self.progress.notify(f"start {start} of {total} of {names}: watching, then: {command}")
         async with contextlib.AsyncExitStack() as stack:
-            watches = []
-            for arm in arms:
-                client = await stack.enter_async_context(self.open_client(arm))
-                self.stop.add_callback(client.interrupt)
-                watches.append(ServerWatch(client))
-            names = " and ".join(arm.name for arm in arms)
-            total = self.settings.manifest.starts
-            self.progress.begin_wait(f"restart of {names}")
-            self.progress.notify(f"start {start} of {total} of {names}: watching, then: {command}")
+            watches = [await self._open_watch(stack, arm) for arm in arms]
             await self._watch_before(watches)
             if self.stop.is_requested:
-                return False
-
+                return None
             for watch in watches:
                 watch.begin()
+            log = self.folder / f"restart-{start}-{arms[0].name}.log"
             attempt = _RestartAttempt(
                 arms=arms,
                 watches=watches,
                 command=RestartCommand(command, log),
-                end_s=time.monotonic() + self.settings.restart_limit_s,
+                limit_s=self.settings.restart_limit_s,
             )
             await self._wait_until_gone(attempt)
         await self._wait_until_back(attempt)
-        if self.stop.is_requested:
-            return False
-        self._record(attempt, number)
-        return True
+        return None if self.stop.is_requested else attempt
+
+    async def _open_watch(self, stack: contextlib.AsyncExitStack, arm: ManifestArm) -> ServerWatch:
+        client = await stack.enter_async_context(self.open_client(arm))
+        self.stop.add_callback(client.interrupt)
+        return ServerWatch(client)
 
     async def _watch_before(self, watches: Sequence[ServerWatch]) -> None:
         """Watch the old servers for so long that a closed connection tells something."""
@@ -161,53 +218,15 @@ class ServerRestarts:
         Raises:
             ExternalError: the command failed, or the limit is over.
         """
-        has_ended = False
         while not self.stop.is_requested:
-            await asyncio.gather(*(watch.look() for watch in attempt.watches))
-            if not has_ended and attempt.command.has_ended:
-                has_ended = True
-                attempt.command_s = attempt.elapsed_s
-                self._accept_start_id(attempt)
-            is_gone = all(watch.evidence for watch in attempt.watches)
-            if is_gone and not attempt.gone_s:
-                attempt.gone_s = attempt.elapsed_s
-            if is_gone and has_ended:
+            if await attempt.look(self._last_ids):
                 return
-            if time.monotonic() >= attempt.end_s:
-                raise self._explain_limit(attempt, has_ended=has_ended)
+            if attempt.is_late:
+                raise attempt.explain_limit()
             await self.stop.sleep(POLL_S)
-        if not attempt.command.has_ended:
+        if attempt.command_s is None:
             pid = attempt.command.pid
             self.progress.notify(f"the restart command goes on by itself (process {pid})")
-
-    def _accept_start_id(self, attempt: _RestartAttempt) -> None:
-        """Take the ID that the command printed as evidence, if it is another than the last one."""
-        start_id = attempt.command.read_start_id()
-        attempt.start_id = start_id
-        for arm, watch in zip(attempt.arms, attempt.watches, strict=True):
-            if start_id is not None and start_id != self._last_ids.get(arm.name):
-                watch.evidence = watch.evidence or f"its command printed start={start_id}"
-
-    def _explain_limit(self, attempt: _RestartAttempt, *, has_ended: bool) -> ExternalError:
-        """Return the fault of a restart whose time is over."""
-        where = str(attempt.command.log)
-        wait = format_duration(self.settings.restart_limit_s)
-        if not has_ended:
-            return ExternalError(
-                f"the restart command of {attempt.names} is still running after {wait}"
-                f" (process {attempt.command.pid})",
-                where=where,
-                change="let it end once the server is started, which runs on in the background;"
-                " or raise --restart-limit",
-            )
-        same_id = f" (it printed start={attempt.start_id} again)" if attempt.start_id else ""
-        return ExternalError(
-            f"the old server of {attempt.names} was not seen to go within {wait}{same_id}",
-            where=where,
-            change="see that the command restarts it; behind a proxy that hides it, let the"
-            " command's last line be start=ID, with another ID for each start, such as a process"
-            " or container ID",
-        )
 
     async def _wait_until_back(self, attempt: _RestartAttempt) -> None:
         """Wait until every server answers again, as the server that it was.
@@ -225,29 +244,40 @@ class ServerRestarts:
     async def _wait_for_server(
         self, client: CompletionClient, arm: ManifestArm, attempt: _RestartAttempt
     ) -> None:
-        reason = f"{arm.root}/health does not answer"
         next_message_s = MESSAGE_INTERVAL_S
         while not self.stop.is_requested:
-            remaining_s = attempt.end_s - time.monotonic()
-            if remaining_s <= 0:
-                wait = format_duration(self.settings.restart_limit_s)
+            reason = await self._find_absence(client, arm, attempt)
+            if not reason:
+                return
+            if attempt.is_late:
+                wait = format_duration(attempt.limit_s)
                 problem = f"{arm.name} did not come back within {wait} of its restart: {reason}"
                 change = "bring it back, then run again with --resume; or raise --restart-limit"
                 raise SilentServerError(problem, where=str(attempt.command.log), change=change)
-            if await is_alive(client):
-                try:
-                    result = await asyncio.wait_for(self.probe(client), remaining_s)
-                except TandemError as fault:
-                    reason = fault.problem
-                except TimeoutError:
-                    reason = "a small test request gets no answer"
-                else:
-                    _require_same_server(arm, result.arm)
-                    return
             if attempt.elapsed_s >= next_message_s:
                 next_message_s += MESSAGE_INTERVAL_S
                 self.progress.notify(f"{arm.name} is not back yet: {reason}")
             await self.stop.sleep(POLL_S)
+
+    async def _find_absence(
+        self, client: CompletionClient, arm: ManifestArm, attempt: _RestartAttempt
+    ) -> str:
+        """Return why a server does not answer yet; empty if it does.
+
+        Raises:
+            ExternalError: it is another server than before.
+        """
+        if not await is_alive(client):
+            return f"{arm.root}/health does not answer"
+        remaining_s = max(attempt.limit_s - attempt.elapsed_s, POLL_S)
+        try:
+            result = await asyncio.wait_for(self.probe(client), remaining_s)
+        except TandemError as fault:
+            return fault.problem
+        except TimeoutError:
+            return "a small test request gets no answer"
+        _require_same_server(arm, result.arm)
+        return ""
 
     def _record(self, attempt: _RestartAttempt, number: int) -> None:
         """Record the restart of each server of the attempt.
@@ -256,24 +286,28 @@ class ServerRestarts:
             ExternalError: the disk takes no more.
         """
         start = self._starts[number]
+        back_s = attempt.elapsed_s
         for arm, watch in zip(attempt.arms, attempt.watches, strict=True):
             entry = restart.RestartEntry(
                 arm=arm.name,
                 start=start,
                 round=number,
                 utc=attempt.utc,
-                command_s=round(attempt.command_s, 3),
-                gone_s=round(attempt.gone_s, 3),
-                back_s=round(attempt.elapsed_s, 3),
+                command_s=round(attempt.command_s or 0.0, 3),
+                gone_s=round(attempt.gone_s or 0.0, 3),
+                back_s=round(back_s, 3),
                 evidence=watch.evidence,
                 start_id=attempt.start_id,
             )
             restart.append_restart(self.folder, entry)
             self.numbers[arm.name] = start
             self._last_ids[arm.name] = attempt.start_id
-            self.progress.notify(
-                f"{arm.name} is back after {format_duration(attempt.elapsed_s)}: {watch.evidence}"
-            )
+            wait = format_duration(back_s)
+            self.progress.notify(f"{arm.name} is back after {wait}: {watch.evidence}")
+
+
+def _join_names(arms: Sequence[ManifestArm]) -> str:
+    return " and ".join(arm.name for arm in arms)
 
 
 def _require_same_server(before: ManifestArm, now: ManifestArm) -> None:

@@ -38,20 +38,24 @@ def find_restart_fault(
         rounds: as asked; None for the default.
         duration_s: of the run in seconds, in place of rounds.
     """
-    unknown = next((name for name in commands if name not in servers), None)
-    empty = next((name for name, command in commands.items() if not command.strip()), None)
-    if unknown is not None:
-        return RestartFault("restart", unknown, f"a server of {', '.join(servers)}")
-    if empty is not None:
-        return RestartFault("restart", commands[empty], f"a command that restarts {empty}")
+    for name, command in commands.items():
+        if name not in servers:
+            return RestartFault("restart", name, f"a server of {', '.join(servers)}")
+        if not command.strip():
+            return RestartFault("restart", command, f"a command that restarts {name}")
 
-    allowed = None
-    if starts > 1 and not commands:
-        allowed = "1, or more with a command in restart"
-    elif commands and starts == 1:
-        allowed = "2 or more: with 1 the command in restart is never run"
-    elif starts > 1 and duration_s is not None:
+    allowed = _describe_starts(starts, has_command=bool(commands))
+    if starts > 1 and duration_s is not None:
         allowed = "1 with duration: several starts need rounds"
     elif rounds is not None and rounds < starts:
         allowed = f"1 to {rounds}, the number of rounds"
     return None if allowed is None else RestartFault("starts", starts, allowed)
+
+
+def _describe_starts(starts: int, *, has_command: bool) -> str | None:
+    """Return the starts that are allowed with or without a command; None if these are."""
+    if starts > 1 and not has_command:
+        return "1, or more with a command in restart"
+    if has_command and starts == 1:
+        return "2 or more: with 1 the command in restart is never run"
+    return None
