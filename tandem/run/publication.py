@@ -17,7 +17,14 @@ from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
 from tandem.run.run_values import BenchTask
 
 # the last files announce the run, after every file that they name
-RUN_FILES = ("counters.jsonl", "rounds.jsonl", "warmup.jsonl", "summary.json", "manifest.json")
+RUN_FILES = (
+    "counters.jsonl",
+    "restarts.jsonl",
+    "rounds.jsonl",
+    "warmup.jsonl",
+    "summary.json",
+    "manifest.json",
+)
 
 
 def publish_rounds(
