@@ -355,7 +355,10 @@ def _describe_exception(
             detail = f"{error.host}:{error.port}: {cause}"
             if isinstance(error, aiohttp.ClientProxyConnectionError):
                 detail = f"the proxy {detail}"
-        case aiohttp.ClientHttpProxyError() | aiohttp.InvalidURL():
+        case aiohttp.ClientHttpProxyError():  # whose text has the proxy's password
+            word = "connect"
+            detail = f"the proxy answered {error.status}: {' '.join(error.message.split())}"
+        case aiohttp.InvalidURL():
             word = "connect"
             detail = str(error)
         case aiohttp.ClientError() if "content-encoding" in str(error):

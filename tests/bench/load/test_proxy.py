@@ -71,6 +71,13 @@ def test_no_proxy_gets_what_goes_directly(host):
         assert proxy.received == b""
 
 
+def test_a_refusal_of_a_proxy_has_no_password():
+    with plain_server({}) as proxy:
+        url = proxy.url.replace("127.0.0.1", "user:secret@127.0.0.1")
+        error = get_models(f"https://{HOST}", {"HTTPS_PROXY": url})
+    assert error == "the proxy answered 404: Not Found"
+
+
 def test_a_proxy_that_is_away_is_named():
     error = get_models(f"http://{HOST}:8000", {"HTTP_PROXY": "http://127.0.0.1:9"})
     assert error == "the proxy 127.0.0.1:9: Connection refused"
