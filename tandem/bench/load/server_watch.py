@@ -97,9 +97,10 @@ class ServerWatch:
             return ""
         if began_s is None:
             return ""
-        if self._began_s is None:
-            self._began_s = began_s
-        is_later = began_s > self._began_s and not is_same_begin(began_s, self._began_s)
+        if not self._has_begun:  # several processes at one address: the latest counts
+            self._began_s = max(began_s, self._began_s or began_s)
+        before_s = began_s if self._began_s is None else self._began_s
+        is_later = began_s > before_s and not is_same_begin(began_s, before_s)
         return "the start time of its process was later" if is_later else ""
 
     def _judge_connection(self, reply: ServerReply) -> str:

@@ -20,16 +20,18 @@ class ClockedServer(Server):
     """A server whose page says when its process began; it may announce the end of a connection."""
 
     began_s = 1_000_000.0
+    second_began_s = began_s  # of another process, which answers every second time
     announcement = ""
+    scrape_count = 0
 
     async def _answer_get(self, connection, request):
         connection.header = self.announcement
         if request.path != "/metrics":
             await super()._answer_get(connection, request)
             return
-        page = (
-            f"# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {self.began_s}\n"
-        )
+        self.scrape_count += 1
+        began_s = self.began_s if self.scrape_count % 2 else self.second_began_s
+        page = f"# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {began_s}\n"
         await connection.whole("200 OK", "text/plain; version=0.0.4", page.encode())
 
 
@@ -43,6 +45,7 @@ async def lose_backend(server):
 
 async def begin_later(server):
     server.began_s += 30.25
+    server.second_began_s = server.began_s
 
 
 async def give_way(server):
@@ -60,11 +63,12 @@ async def stay(_server):
     pass
 
 
-def watch_server(change, steady_s: float) -> str:
+def watch_server(change, steady_s: float, **attributes: float) -> str:
     """Watch a server before and after a change, and return by what it was gone."""
 
     async def watch_change() -> str:
         async with ClockedServer(Schedule()) as server:
+            vars(server).update(attributes)
             url = f"http://127.0.0.1:{server.port}"
             arm = ManifestArm(name="a", role="baseline", url=url, model=MODEL)
             async with CompletionClient(arm, limit=1) as client:
@@ -100,3 +104,9 @@ def test_a_server_is_gone_by_a_fact(monkeypatch, change, evidence):
 def test_a_connection_that_was_new_tells_nothing(monkeypatch):
     monkeypatch.setattr(server_watch, "STEADY_S", 60.0)
     assert watch_server(give_way, steady_s=0.0) == ""
+
+
+def test_two_processes_at_one_address_are_no_restart(monkeypatch):
+    monkeypatch.setattr(server_watch, "STEADY_S", 60.0)
+    second_began_s = ClockedServer.began_s + 7.25
+    assert watch_server(stay, steady_s=0.0, second_began_s=second_began_s) == ""
