@@ -74,6 +74,7 @@ FOREIGN = {
     "ECRAuthorizationToken": "a kind of the External Secrets Operator",
     "ErrImagePull": "a reason of the kubelet",
     "FailedMount": "a reason of the kubelet",
+    "HTTPS_PROXY": "a variable that Python's urllib reads",
     "ImagePullBackOff": "a reason of the kubelet",
     "gsm8k_cot": "a task of lm-eval",
     "openai_chat_completions_client.py": "a module of llmperf",

@@ -194,4 +194,4 @@ def test_the_help_has_the_figures_of_the_sizes(capsys):
     assert f"(default: {DEFAULT_SIZE.prompts_per_class}; of a file, all)" in text
     assert f"(default: {DEFAULT_SIZE.max_tokens}; of a file, what it states)" in text
     assert f"requests at once (default: {DEFAULT_SIZE.concurrency[0]})" in text
-    assert f"(default: {FEWEST_ROUNDS}; fewer give no verdict)" in text
+    assert f"(default: {FEWEST_ROUNDS}, or the number of starts if higher;" in text

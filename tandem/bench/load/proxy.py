@@ -2,8 +2,8 @@
 
 HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name it, in capitals or not.
 
-Invariant: a server on this machine is never reached through a proxy; a key goes through a proxy
-only inside TLS, which the proxy cannot read.
+Invariant: a server on this machine is never reached through a proxy; a server's key and headers go
+through a proxy only inside TLS, which the proxy cannot read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def find_proxy(url: str, *, has_secret: bool) -> str | None:
 
     Args:
         url: of the server.
-        has_secret: whether requests carry a key.
+        has_secret: whether requests carry a key, or a header that the user gave.
 
     Raises:
         InputError: the proxy is no HTTP proxy, or it would read the key.
@@ -40,7 +40,7 @@ def find_proxy(url: str, *, has_secret: bool) -> str | None:
         problem = f"the proxy {name_proxy(proxy)} is no HTTP proxy"
         raise InputError(problem, where=url, change=f"name one that is, or {direct}")
     if has_secret and parts.scheme == "http":
-        problem = f"the proxy {name_proxy(proxy)} of HTTP_PROXY would read the key"
+        problem = f"the proxy {name_proxy(proxy)} of HTTP_PROXY would read the key or the headers"
         raise InputError(problem, where=url, change=f"use https://, or {direct}")
     return proxy
 

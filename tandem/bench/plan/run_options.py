@@ -290,13 +290,10 @@ class RunOptions:
             _check_number("concurrency", value, (1, MAX_CONCURRENCY), is_whole=True)
 
     def _check_restarts(self) -> None:
-        is_text = isinstance(self.restart, str)
-        words = () if is_text or not isinstance(self.restart, Mapping) else self.restart.values()
-        if not is_text and not isinstance(self.restart, Mapping):
-            raise refuse_option(
-                "restart", self.restart, "a command, or the name of a server to one"
-            )
-        if not all(isinstance(word, str) for word in words):
+        if not isinstance(self.restart, str | Mapping):
+            allowed = "a command, or the name of a server to one"
+            raise refuse_option("restart", self.restart, allowed)
+        if not all(isinstance(command, str) for command in self.restart_commands().values()):
             raise refuse_option("restart", self.restart, "texts of commands")
         fault = find_restart_fault(
             self.starts,
