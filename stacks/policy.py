@@ -97,7 +97,9 @@ class PrivateRepository:
     def parse_reference(cls, reference: str) -> Self | None:
         """Return the repository of `[oci://]host/name[:tag][@digest]`, None if not private ECR."""
         match = PRIVATE_ECR.match(reference.removeprefix("oci://"))
-        return cls(**match.groupdict()) if match and match["name"] else None
+        if match and match["name"]:
+            return cls(**match.groupdict())
+        return None
 
     def arn(self) -> str:
         """Return the repository's ARN."""

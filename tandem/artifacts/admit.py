@@ -142,7 +142,9 @@ def _require_files(folder: Path, manifest: sets.Manifest, command: str) -> None:
                 size = (folder / file.path).stat().st_size
             except FileNotFoundError:
                 return f"{file.path} is missing"
-        return "" if size == file.size else f"{file.path} has {size} bytes instead of {file.size}"
+        if size == file.size:
+            return ""
+        return f"{file.path} has {size} bytes instead of {file.size}"
 
     with ThreadPoolExecutor(COPY_THREADS) as pool:
         problems = list(filter(None, pool.map(check_file, manifest.files)))

@@ -41,7 +41,9 @@ class KeySide:
 
 def format_value(value: object) -> str:
     """Return a value as YAML or JSON text, a word without quotes."""
-    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and value:
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 def describe_differences(differences: Differences) -> list[str]:

@@ -109,9 +109,9 @@ def _explain_retention(stored_set: StoredSet) -> str:
         return f"being written: {lease.holder} holds it until {lease.ends_at:%Y-%m-%d %H:%M:%S} UTC"
     if isinstance(fault, SchemaError):
         return f"{fault.problem}: collect with the Tandem that wrote it"
-    return (
-        f"its manifest cannot be read: {fault.problem}" if isinstance(fault, ExternalError) else ""
-    )
+    if isinstance(fault, ExternalError):
+        return f"its manifest cannot be read: {fault.problem}"
+    return ""
 
 
 def _plan_leftovers(stored_set: StoredSet, cutoff: datetime) -> Iterator[SetRemoval]:

@@ -57,7 +57,9 @@ class StoredSet:
     def name(self) -> str:
         """Return id@revision of a model, the key's name of an artifact."""
         rest = self.prefix.partition("/")[2]
-        return rest if self.kind == "artifact" else "@".join(rest.rsplit("/", 1))
+        if self.kind == "artifact":
+            return rest
+        return "@".join(rest.rsplit("/", 1))
 
     @property
     def size(self) -> int:
@@ -230,7 +232,9 @@ def find_set_prefix(key: str) -> str:
     """Return the prefix of an object's set; empty for an object of no set."""
     parts = key.split("/")
     _, depth = PREFIX_DEPTHS.get(parts[0], ("", 0))
-    return "/".join(parts[:depth]) if depth and len(parts) > depth and all(parts[:depth]) else ""
+    if depth and len(parts) > depth and all(parts[:depth]):
+        return "/".join(parts[:depth])
+    return ""
 
 
 def _read_set(

@@ -212,11 +212,9 @@ def read_stored_manifest(store: ObjectStore, prefix: str) -> Manifest | None:
         TandemError: S3 failed.
     """
     manifest_object = store.read(manifest_key(prefix))
-    return (
-        parse_manifest(manifest_object.body, store.url(manifest_key(prefix)))
-        if manifest_object
-        else None
-    )
+    if not manifest_object:
+        return None
+    return parse_manifest(manifest_object.body, store.url(manifest_key(prefix)))
 
 
 def find_stored_set(store: ObjectStore, target: ArtifactKey | ModelReference) -> Manifest | None:

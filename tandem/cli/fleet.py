@@ -98,7 +98,9 @@ def format_span(duration: timedelta) -> str:
 
 def format_distance(moment: datetime, now: datetime) -> str:
     """Return how far a moment is away: `in 12 min`, `12 min ago`."""
-    return f"in {format_span(moment - now)}" if moment > now else f"{format_span(now - moment)} ago"
+    if moment > now:
+        return f"in {format_span(moment - now)}"
+    return f"{format_span(now - moment)} ago"
 
 
 def format_moment(moment: datetime, now: datetime) -> str:

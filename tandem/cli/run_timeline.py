@@ -192,7 +192,9 @@ class RunTimeline:
     def _describe_left(self) -> str:
         """Return about how long the run will still take; empty without a plan and at its end."""
         left = timedelta(minutes=sum(self.planned_minutes.values()) - self._count_minutes())
-        return f"about {format_span(left)} left" if left > timedelta(minutes=1) else ""
+        if left > timedelta(minutes=1):
+            return f"about {format_span(left)} left"
+        return ""
 
     def conclude(self, record: RunRecord) -> ExitCode:
         """Print a run's state, cost and next step; return the exit code that says so."""

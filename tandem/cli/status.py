@@ -153,7 +153,9 @@ def _format_fence(status: StatusReport) -> str:
     fence = status.fleet.fence
     now = status.now
     if fence is None or not fence.is_closed:
-        return f"none (lifted {format_moment(fence.at, now)} by {fence.who})" if fence else "none"
+        if not fence:
+            return "none"
+        return f"none (lifted {format_moment(fence.at, now)} by {fence.who})"
     details = f"{fence.passes} pass{'' if fence.passes == 1 else 'es'}"
     details += f", looked at {format_distance(fence.last_look, now)}" if fence.last_look else ""
     details += (

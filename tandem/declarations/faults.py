@@ -45,7 +45,9 @@ class SpecFault:
     @property
     def place(self) -> str:
         """Where it stands, in the form that editors open: `file:line`."""
-        return self.file if self.line is None else f"{self.file}:{self.line}"
+        if self.line is None:
+            return self.file
+        return f"{self.file}:{self.line}"
 
     def describe_problem(self) -> str:
         """Return what is wrong, without its place."""
@@ -53,7 +55,9 @@ class SpecFault:
             return f"`{self.path}` {self.got}"
         if not self.path:
             return self.got
-        return f"{self.path}: got {self.got}" if self.got else f"{self.path}: missing"
+        if self.got:
+            return f"{self.path}: got {self.got}"
+        return f"{self.path}: missing"
 
     def __str__(self) -> str:
         """Render it as one line, for a log."""

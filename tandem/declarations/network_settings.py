@@ -54,7 +54,9 @@ class NewNetwork(SpecRecord):
     @property
     def has_interface_endpoints(self) -> bool:
         """Whether the VPC gets interface endpoints: as declared, else if it has no NAT gateway."""
-        return self.nat == "none" if self.interface_endpoints is None else self.interface_endpoints
+        if self.interface_endpoints is None:
+            return self.nat == "none"
+        return self.interface_endpoints
 
 
 class ExistingSubnet(SpecRecord):

@@ -174,7 +174,9 @@ def _join_path(path: str, key: str) -> str:
 
 def _spell_value(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= LONGEST_SPELLING else text[:LONGEST_SPELLING] + "..."
+    if len(text) <= LONGEST_SPELLING:
+        return text
+    return text[:LONGEST_SPELLING] + "..."
 
 
 def _suggest_change(value: object, kind: str) -> str:
@@ -224,7 +226,9 @@ def _records_by_kind(schema: Any) -> dict[str, type[SpecRecord]]:
 def _find_record_type(field: FieldInfo, kind: object) -> type[SpecRecord] | None:
     """Return the record type of a field's content; None of a leaf or a kind not the field's."""
     kinds = _records_by_kind(field)
-    return kinds.get(str(kind)) if kinds else next(iter(list_record_types(field)), None)
+    if kinds:
+        return kinds.get(str(kind))
+    return next(iter(list_record_types(field)), None)
 
 
 _LIMITS = {
@@ -251,7 +255,9 @@ def describe_allowed_values(field: FieldInfo) -> str:
 def _own_description(note: object) -> str | None:
     """Return the words that a field or an annotation states for itself."""
     extra = note.json_schema_extra if isinstance(note, FieldInfo) else None
-    return str(extra["allowed"]) if isinstance(extra, dict) and "allowed" in extra else None
+    if isinstance(extra, dict) and "allowed" in extra:
+        return str(extra["allowed"])
+    return None
 
 
 _TYPE_WORDS = {

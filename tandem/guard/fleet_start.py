@@ -443,9 +443,9 @@ class _FleetStart:
 
 
 def _clear_suspended_groups(fence: Fence | None) -> Fence | None:
-    return (
-        replace(fence, suspended=()) if fence and fence.suspended and not fence.is_closed else None
-    )
+    if fence and fence.suspended and not fence.is_closed:
+        return replace(fence, suspended=())
+    return None
 
 
 def build_stop_schedule(config: GuardConfig, lease: Lease) -> dict[str, Any]:

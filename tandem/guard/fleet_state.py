@@ -118,11 +118,9 @@ class FleetState:
     @property
     def live_lease(self) -> Lease | None:
         """The lease, if live: before its deadline and without a fence."""
-        return (
-            self.lease
-            if self.lease and self.now < self.lease.deadline and not self.is_fenced
-            else None
-        )
+        if self.lease and self.now < self.lease.deadline and not self.is_fenced:
+            return self.lease
+        return None
 
     def require_known(
         self, *sources: StateSource, where: str, consequence: str, change: str

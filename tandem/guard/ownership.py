@@ -165,11 +165,9 @@ def call_if_allowed(
 
 def is_transient(error: BaseException) -> bool:
     """Whether a call with this error may succeed a moment later."""
-    return (
-        error_code(error) in RETRYABLE_CODES
-        if isinstance(error, ClientError)
-        else not isinstance(error, PARSE_ERRORS)
-    )
+    if isinstance(error, ClientError):
+        return error_code(error) in RETRYABLE_CODES
+    return not isinstance(error, PARSE_ERRORS)
 
 
 def is_fresh(clients: AwsClients, start_s: float) -> bool:

@@ -92,11 +92,9 @@ def _estimate_stop_start(fleet: FleetState, config: GuardConfig, earliest: datet
     if fleet.fence is None or not fleet.fence.is_closed:
         return earliest + config.grace_period  # no record of the first try: EKS gets twice as long
     # a fence's time in the future does not count
-    return (
-        fleet.fence.at
-        if fleet.fence.at <= fleet.now + CLOCK_TOLERANCE
-        else fleet.now - config.grace_period
-    )
+    if fleet.fence.at <= fleet.now + CLOCK_TOLERANCE:
+        return fleet.fence.at
+    return fleet.now - config.grace_period
 
 
 def _has_overdue_capacity(

@@ -105,11 +105,9 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, ClientError):
         return shorten_text(f"{error_code(error)}: {error.response['Error'].get('Message', '')}")
     is_parse_error = isinstance(error, PARSE_ERRORS) and not isinstance(error, BotoCoreError)
-    return (
-        f"an answer that is none of the service's: {shorten_text(error)}"
-        if is_parse_error
-        else shorten_text(error)
-    )
+    if is_parse_error:
+        return f"an answer that is none of the service's: {shorten_text(error)}"
+    return shorten_text(error)
 
 
 @contextmanager

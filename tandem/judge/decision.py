@@ -184,4 +184,6 @@ def compare_lengths(ratio: RatioEstimate, margin: float) -> Literal["shorter", "
     """Return how answers differ in length; alike, unless the whole interval leaves the margin."""
     if (ratio.high or ratio.value) < 1 / (1 + margin):
         return "shorter"
-    return "longer" if (ratio.low or ratio.value) > 1 + margin else "alike"
+    if (ratio.low or ratio.value) > 1 + margin:
+        return "longer"
+    return "alike"

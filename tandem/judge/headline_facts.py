@@ -164,11 +164,9 @@ class HeadlineFacts:
     @property
     def overall_words(self) -> set[CellWord]:
         """Words over all classes, one a load; time per output token is not tested there."""
-        return (
-            {load.deciding.verdict for load in self.loads}
-            if self.metric == DECIDING_METRIC
-            else set()
-        )
+        if self.metric == DECIDING_METRIC:
+            return {load.deciding.verdict for load in self.loads}
+        return set()
 
     @property
     def evidence(self) -> schema.EvidenceScope:

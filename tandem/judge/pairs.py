@@ -266,34 +266,35 @@ class RequestPairing:
         """Return requests with a figure and the other arm's answer in their round, by cell."""
         table = self.table
         is_variant = table.arm_mask(variant)
+        is_kept = self.row_mask() & (is_variant | table.arm_mask(baseline))
         if metric == WAIT_METRIC:
             value = self._measure_waits()
-            is_kept = _mask_positive(value)
         elif metric == LIMITS_METRIC:
             is_within, _ = table.limit_masks()
             value = np.where(is_within, 2.0, 1.0)
-            is_kept = np.ones(len(table), bool)
         else:
             value = find_figures(table, metric)
-            is_kept = _mask_positive(value) & ~table.failed
-        is_kept &= self.row_mask() & (is_variant | table.arm_mask(baseline))
-        arm = is_variant.astype(np.intp)
-        cell = self.cell_codes()
-        rows = np.flatnonzero(is_kept)
-        rows = rows[
-            np.lexsort([key[rows] for key in (value, arm, table.round, table.prompt, cell)])
-        ]
+            is_kept &= ~table.failed
+        all_rows = _RequestRows(
+            self.cell_codes(),
+            table.prompt,
+            table.round,
+            is_variant.astype(np.intp),
+            value,
+            table.start,
+            table.placement,
+        )
+        rows = all_rows.select(is_kept & _mask_positive(value))
+        rows = rows.select(np.lexsort((rows.value, rows.arm, rows.round, rows.prompt, rows.cell)))
 
         # rows of one cell, prompt and round follow each other
-        turn_keys = np.stack([table.round[rows], table.prompt[rows], cell[rows]])
-        turns = np.cumsum((np.diff(turn_keys, prepend=-1) != 0).any(axis=0)) - 1
-        places = 2 * turns + arm[rows]
-        answers = np.bincount(places, minlength=2 * (turns.max(initial=-1) + 1)).reshape(-1, 2)
+        turn_keys = np.stack([rows.round, rows.prompt, rows.cell])
+        begins_turn = (np.diff(turn_keys, prepend=-1) != 0).any(axis=0)
+        turns = np.cumsum(begins_turn) - 1
+        turn_count = int(begins_turn.sum())
+        answers = np.bincount(2 * turns + rows.arm, minlength=2 * turn_count).reshape(-1, 2)
         has_both: BoolArray = answers.min(axis=1) > 0
-        columns = _RequestRows(
-            cell, table.prompt, table.round, arm, value, table.start, table.placement
-        )
-        return columns.select(rows[has_both[turns]])
+        return rows.select(has_both[turns])
 
     def _measure_waits(self) -> Values:
         """Return WAIT_METRIC of each request; NaN where nothing is known."""
@@ -324,7 +325,7 @@ class _RequestRows(NamedTuple):
     start: IntArray
     placement: IntArray
 
-    def select(self, rows: IntArray) -> _RequestRows:
+    def select(self, rows: BoolArray | IntArray) -> _RequestRows:
         return _RequestRows._make(column[rows] for column in self)
 
 

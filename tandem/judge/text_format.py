@@ -89,14 +89,18 @@ def format_load(load: LoadLevel) -> str:
     """Return the load of a class: its concurrency or its rate."""
     if load.concurrency is not None:
         return f"concurrency {load.concurrency}"
-    return "load not known" if load.rate_per_s is None else f"{load.rate_per_s:g} requests/s"
+    if load.rate_per_s is None:
+        return "load not known"
+    return f"{load.rate_per_s:g} requests/s"
 
 
 def format_short_load(load: LoadLevel) -> str:
     """Return the load of a class for a narrow column."""
     if load.concurrency is not None:
         return f"c{load.concurrency}"
-    return ABSENT if load.rate_per_s is None else f"{load.rate_per_s:g}/s"
+    if load.rate_per_s is None:
+        return ABSENT
+    return f"{load.rate_per_s:g}/s"
 
 
 def name_places(
@@ -191,7 +195,9 @@ def describe_ratio(ratio: RatioEstimate, standard: str = "") -> str:
 
 def format_times(value: float | None) -> str:
     """Return a ratio; a dash for none."""
-    return ABSENT if value is None else f"{format_number(value)}{TIMES}"
+    if value is None:
+        return ABSENT
+    return f"{format_number(value)}{TIMES}"
 
 
 def format_interval(ratio: RatioEstimate | None) -> str:
@@ -212,7 +218,9 @@ def format_percent(share: float | None) -> str:
         return ABSENT
     text = f"{100 * share:.0f}"
     is_exact = text not in {"0", "100"} or share in {0, 1}
-    return f"{text}{_THIN_SPACE}%" if is_exact else f"{100 * share:.2f}{_THIN_SPACE}%"
+    if is_exact:
+        return f"{text}{_THIN_SPACE}%"
+    return f"{100 * share:.2f}{_THIN_SPACE}%"
 
 
 def describe_limits(verdict: Verdict) -> str:

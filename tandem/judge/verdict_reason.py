@@ -105,7 +105,9 @@ def explain_decision(
 def _describe_p(p: float, test_count: int) -> str:
     """Return `p = 1.0, corrected for 18 tests`."""
     text = f"p < {_SMALLEST_P}" if p < _SMALLEST_P else f"p = {p:#.2g}"
-    return f"{text}, corrected for {test_count} tests" if test_count > 1 else text
+    if test_count > 1:
+        return f"{text}, corrected for {test_count} tests"
+    return text
 
 
 def _suggest_sample_size(cell: CellVerdict, *, is_within_floor: bool) -> str:

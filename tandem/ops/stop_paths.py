@@ -236,12 +236,15 @@ def read_budget_path(budgets: Any, environment: Environment, kind: str) -> StopP
 def _judge_budget(budgets: Any, environment: Environment, budget: Mapping[str, Any]) -> StopPath:
     name = names.budget_name(environment)
     limit_usd = float(budget.get("BudgetLimit", {}).get("Amount", 0))
-    form = (budget.get("BudgetType"), budget.get("TimeUnit"))
-    if form != ("COST", "MONTHLY") or limit_usd <= 0:
-        form_text = f"{form[0]}, {form[1]}, up to {limit_usd:,.2f} USD"
+    kind = budget.get("BudgetType")
+    period = budget.get("TimeUnit")
+    if kind != "COST" or period != "MONTHLY" or limit_usd <= 0:
+        form_text = f"{kind}, {period}, up to {limit_usd:,.2f} USD"
         sentence = f"{name} is of {form_text}: no monthly budget of cost with a limit"
         return StopPath("budget", "unarmed", sentence)
-    spent_usd = float(budget.get("CalculatedSpend", {}).get("ActualSpend", {}).get("Amount", 0))
+
+    spend = budget.get("CalculatedSpend", {}).get("ActualSpend", {})
+    spent_usd = float(spend.get("Amount", 0))
     month_text = f"{spent_usd:,.2f} of {limit_usd:,.2f} USD this month"
     alerts = list(_list_stopping_alerts(budgets, environment))
     if not alerts:

@@ -88,7 +88,9 @@ def fit_published_cost(rows: Sequence[PublishedRow], target: ModelConfig) -> Ste
         return f"whether {target.family.value} is a mixture of experts is not known here"
     kind = RowKind(target_kind, "sequential", is_served=True)
     objection = find_objection(rows, kind)
-    return f"of its kind ({kind.words}), {objection}" if objection else fit_step_cost(rows, kind)
+    if objection:
+        return f"of its kind ({kind.words}), {objection}"
+    return fit_step_cost(rows, kind)
 
 
 def convert_cost(cost: StepCost, plain_tpot_ms: float) -> DraftShare:
@@ -107,11 +109,9 @@ def count_kv_bytes(model: ModelConfig) -> int | None:
     """Return a token's bytes in the KV cache, over all layers; None where a figure is unknown."""
     heads = model.kv_heads.value
     dim = model.head_dim.value
-    return (
-        None
-        if heads is None or dim is None
-        else 2 * model.layers.value * heads * dim * BYTES_PER_VALUE
-    )
+    if heads is None or dim is None:
+        return None
+    return 2 * model.layers.value * heads * dim * BYTES_PER_VALUE
 
 
 def stretch_step(load: PlanLoad, concurrency: int) -> float:

@@ -34,19 +34,20 @@ def patch_experiment(text: str, name: str, winner: Mapping[str, str | int], note
     if "sweep" not in blocks or "variants" not in blocks:
         change = "take the file of the commit that the sweep ran with"
         raise InputError("the file has no sweep any more", where=name, change=change)
-    mode = yaml.safe_load(text)["sweep"]["mode"]  # the winner decodes as its sweep
-    fields = {"name": winner["name"], "mode": mode, **winner} if winner else {}
-    rows = [
-        f"{'    ' if index else '  - '}{key}: {value}\n"
-        for index, (key, value) in enumerate(fields.items())
-    ]
-    if note:
-        rows = [f"  # {line}\n" for line in textwrap.wrap(note, COMMENT_COLUMNS)] + rows
+    rows = [f"  # {line}\n" for line in textwrap.wrap(note, COMMENT_COLUMNS)]
+    if winner:
+        mode = yaml.safe_load(text)["sweep"]["mode"]  # the winner decodes as its sweep
+        indent = "  - "
+        for key, value in {"name": winner["name"], "mode": mode, **winner}.items():
+            rows.append(f"{indent}{key}: {value}\n")
+            indent = "    "
+
     first, last = blocks["sweep"]
-    edits = [(first, last, []), (blocks["variants"][1], blocks["variants"][1], rows)]
+    end = blocks["variants"][1]
+    edits = [(first, last, []), (end, end, rows)]
     new_lines = list(lines)
-    for start, end, replacement in sorted(edits, key=lambda edit: edit[0], reverse=True):
-        new_lines[start:end] = replacement
+    for start, stop, replacement in sorted(edits, key=lambda edit: edit[0], reverse=True):
+        new_lines[start:stop] = replacement
     return "".join(difflib.unified_diff(lines, new_lines, f"a/{name}", f"b/{name}"))
 
 

@@ -138,7 +138,9 @@ def _answer_claim(claim: Claim, results: VariantResults) -> ClaimAnswer:
     reason = ""
     if answer.word == "confirmed" and claim.direction == "faster":
         reason = _explain_other_work(results)
-    return ClaimAnswer("not comparable", f"{reason}; {answer.reason}") if reason else answer
+    if not reason:
+        return answer
+    return ClaimAnswer("not comparable", f"{reason}; {answer.reason}")
 
 
 def _explain_other_work(results: VariantResults) -> str:

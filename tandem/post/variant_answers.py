@@ -19,10 +19,10 @@ from tandem.post.variant_results import VariantResults
 
 def answer_drafts(claim: Claim, results: VariantResults) -> ClaimAnswer:
     """Answer by two variants that differ in their draft alone."""
-    variants = results.table.variants
-    arms = {
-        results.drafts.get(arm.name): arm for arm in results.table.run.arms if arm.name in variants
-    }
+    arms = {}
+    for arm in results.table.run.arms:
+        if arm.name in results.table.variants:
+            arms[results.drafts.get(arm.name)] = arm
     large, small = (arms.get(model) for model in claim.drafts)
     if large is None or small is None or large.speculation != small.speculation:
         reason = "this run has no two variants that differ in these drafts alone"
@@ -30,10 +30,8 @@ def answer_drafts(claim: Claim, results: VariantResults) -> ClaimAnswer:
 
     large_tokens = _count_accepted(results, large.name)
     small_tokens = _count_accepted(results, small.name)
-    text = (
-        f"accepted tokens a step: {format_number(large_tokens)} to {format_number(small_tokens)}"
-        " from the larger to the smaller draft"
-    )
+    tokens_text = f"{format_number(large_tokens)} to {format_number(small_tokens)}"
+    text = f"accepted tokens a step: {tokens_text} from the larger to the smaller draft"
     if large_tokens and small_tokens is not None:
         text += f", {100 * (1 - small_tokens / large_tokens):.0f} % less"
     speed = _compare_variants(results, large.name, small.name, claim.metrics[0])
@@ -57,11 +55,10 @@ def _count_accepted(results: VariantResults, arm: str) -> float | None:
 def answer_windows(claim: Claim, results: VariantResults) -> ClaimAnswer:
     """Answer by variants that have the post's draft and differ in their window alone."""
     draft = results.set_up.draft
-    names = {
-        arm.speculation.num_speculative_tokens: arm.name
-        for arm in results.table.run.arms
-        if arm.speculation is not None and results.drafts.get(arm.name) == draft
-    }
+    names = {}
+    for arm in results.table.run.arms:
+        if arm.speculation is not None and results.drafts.get(arm.name) == draft:
+            names[arm.speculation.num_speculative_tokens] = arm.name
     missing = [str(size) for size in claim.windows if size not in names]
     if missing:
         sizes = ", ".join(map(str, claim.windows))
@@ -69,15 +66,17 @@ def answer_windows(claim: Claim, results: VariantResults) -> ClaimAnswer:
         return ClaimAnswer("not comparable", f"the windows {sizes} are compared, and {reason}")
 
     best, *others = (names[size] for size in claim.windows)
+    speeds = []
     texts = []
-    speeds = [_compare_variants(results, other, best, claim.metrics[0]) for other in others]
-    for other, speed in zip(others, speeds, strict=True):
+    for other in others:
+        speed = _compare_variants(results, other, best, claim.metrics[0])
         if speed is not None:
+            speeds.append(speed)
             texts.append(f"{best} against {other}: {_describe_speed(speed)}")
     text = "; ".join(texts) or "too few prompts"
-    if any(speed is not None and speed.high < 0 for speed in speeds):
+    if any(speed.high < 0 for speed in speeds):
         return ClaimAnswer("contradicted", text)
-    is_sure = all(speed is not None and speed.low > 0 for speed in speeds)
+    is_sure = len(speeds) == len(others) and all(speed.low > 0 for speed in speeds)
     return ClaimAnswer("confirmed" if is_sure else "no evidence", text)
 
 

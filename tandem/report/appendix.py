@@ -74,7 +74,9 @@ def _format_usd(usd: float | None) -> str:
 
 
 def _count_omitted(count: int, words: str) -> str | None:
-    return f"{count - MAX_ROWS:,} {words} {FILE}." if count > MAX_ROWS else None
+    if count > MAX_ROWS:
+        return f"{count - MAX_ROWS:,} {words} {FILE}."
+    return None
 
 
 def build_controls_section(verdict: Verdict) -> ReportSection:

@@ -176,7 +176,9 @@ def _build_divergence_chart(equality: schema.OutputEquality, place: int) -> Repo
 
 
 def _format_bin(bar: schema.HistogramBin) -> str:
-    return f"{bar.first:,}" if bar.last == bar.first + 1 else f"{bar.first:,} to {bar.last - 1:,}"
+    if bar.last == bar.first + 1:
+        return f"{bar.first:,}"
+    return f"{bar.first:,} to {bar.last - 1:,}"
 
 
 def _build_histogram_spec(bars: Sequence[schema.HistogramBin], unit: str, width: int) -> VegaSpec:

@@ -143,14 +143,16 @@ def _compute_medians(
     rows = np.flatnonzero(chart_line.mask & np.isfinite(values))
     if not len(rows):
         return []
-    rows = rows[np.argsort(np.floor(at_s[rows] / window_s), kind="stable")]
-    edges = np.flatnonzero(np.diff(np.floor(at_s[rows] / window_s))) + 1
+    numbers = np.floor(at_s / window_s)  # of each request's window
+    rows = rows[np.argsort(numbers[rows], kind="stable")]
+    edges = np.flatnonzero(np.diff(numbers[rows])) + 1
     windows = np.split(rows, edges)
     at_ms = [1000 * float(at_s[window].mean()) for window in windows]
     steps_ms = np.diff(at_ms, prepend=at_ms[0])
     # twice a window: neighbors are at most so far apart; twice the usual step: requests may be
     # rarer than windows
-    parts = np.cumsum(steps_ms > 2 * max(1000 * window_s, float(np.median(steps_ms))))
+    longest_step_ms = 2 * max(1000 * window_s, float(np.median(steps_ms)))
+    parts = np.cumsum(steps_ms > longest_step_ms)
     points: list[dict[str, Any]] = []
     for part, at, window in zip(parts.tolist(), at_ms, windows, strict=True):
         median = float(np.median(values[window]))

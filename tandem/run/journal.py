@@ -59,11 +59,9 @@ class ObjectFile:
 
     def at_root(self) -> ObjectFile:
         """Return the same bucket without the environment's prefix; results are there."""
-        return (
-            ObjectFile(self.clients, replace(self.config, prefix=""))
-            if self.config.prefix
-            else self
-        )
+        if not self.config.prefix:
+            return self
+        return ObjectFile(self.clients, replace(self.config, prefix=""))
 
     def read(self, key: str, kind: type[Value]) -> Value | None:
         """Return the value at a key; None if there is none.

@@ -120,11 +120,9 @@ def describe_judgment(report: RunReport) -> str:
     elif verdict is not None:
         sentences = [headline.sentence for headline in verdict.headlines]
     text = "; ".join(sentence.rstrip(".") for sentence in sentences)
-    return (
-        f"SIMULATED servers: {text}."
-        if report.summary.simulated
-        else f"{text[:1].upper()}{text[1:]}."
-    )
+    if report.summary.simulated:
+        return f"SIMULATED servers: {text}."
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _store_claims(task: BenchTask, table: RequestTable, verdict: Verdict) -> None:
@@ -189,14 +187,21 @@ def extract_evidence(verdict: Verdict) -> PairEvidence | None:
         if acceptance.per_position:
             position_rates[name] = acceptance.per_position
 
-    ratios = [load.deciding.speed_up for load in verdict.overall if load.deciding.variant == arm]
-    log_sds = [_find_log_sd(ratio) for ratio in ratios]
-    if not cells or None in log_sds:
+    ratios = []
+    variances = []
+    for load in verdict.overall:
+        if load.deciding.variant == arm:
+            ratio = load.deciding.speed_up
+            log_sd = _find_log_sd(ratio)
+            if ratio is None or log_sd is None:
+                return None
+            ratios.append(ratio.value)
+            variances.append(log_sd**2)
+    if not cells:
         return None
-    variances = [log_sd**2 for log_sd in log_sds if log_sd is not None]
     own_variance = sum(variances) / len(variances) ** 2  # of the mean over loads
     return PairEvidence(
-        score=geometric_mean(ratio.value for ratio in ratios if ratio),
+        score=geometric_mean(ratios),
         speed_ups=speed_ups,
         tokens=tokens,
         log_sd=math.sqrt(own_variance + 2 * START_SD**2),

@@ -124,27 +124,24 @@ def measure_round(work: StepWork) -> StepProgress:
         note = look.words or f"measures for {int(work.count_elapsed_s() // 60)} min"
         return StepProgress(note=note, result=work.result)
 
-    wanted = count_requests(work, number)
-    if measured is not None and measured.requests == wanted and not change:
-        close_job(work, look.name)
-        return _confirm_round(work, measured, look.image_id)
     reason = change or look.words or "its Job left no records"
-    if measured is not None and measured.requests != wanted:
-        reason = f"its Job recorded {measured.requests} of {wanted} requests"
+    if measured is not None:
+        wanted = count_requests(work, number)
+        if measured.requests != wanted:
+            reason = f"its Job recorded {measured.requests} of {wanted} requests"
+        elif not change:
+            close_job(work, look.name)
+            return _confirm_round(work, measured, look.image_id)
     if look.exit_code == REFUSED_EXIT_CODE and not change:
-        raise RunEndError(
-            f"round {number} is refused: {look.words}; what was recorded is kept", "failed"
-        )
+        refusal = f"round {number} is refused: {look.words}; what was recorded is kept"
+        raise RunEndError(refusal, "failed")
     if work.attempts >= MAX_ROUND_ATTEMPTS:
-        raise RunEndError(
-            f"round {number} could not be measured in {work.attempts} attempts: {reason}",
-            "void" if change else "failed",
-        )
+        failure = f"round {number} could not be measured in {work.attempts} attempts: {reason}"
+        raise RunEndError(failure, "void" if change else "failed")
     times = _time_next_attempt(work, is_silent=look.exit_code == SILENT_EXIT_CODE)
-    return StepProgress(
-        note=f"attempt {work.attempts} does not count: {reason}",
-        result={"voided": [*work.result.get("voided", []), reason], **times},
-    )
+    result = {"voided": [*work.result.get("voided", []), reason], **times}
+    note = f"attempt {work.attempts} does not count: {reason}"
+    return StepProgress(note=note, result=result)
 
 
 def _read_round(work: StepWork, number: int) -> RoundResult | None:

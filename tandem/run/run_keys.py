@@ -94,7 +94,9 @@ def pair_step(pair: int, step: str) -> str:
 
 def strip_pair(step: str) -> str:
     """Return the name of a step without its pair, if it has one."""
-    return step.split("-", 2)[-1] if step.startswith(PAIR_STEP) else step
+    if step.startswith(PAIR_STEP):
+        return step.split("-", 2)[-1]
+    return step
 
 
 def results_prefix(experiment: str, run: str) -> str:

@@ -150,7 +150,9 @@ class RunPlanInputs:
         """Most minutes to answer all tasks, each answer as long as allowed; 0 without tasks."""
         tasks = self.experiment.quality
         answers_s = sum(count_items(task) * self._bound_answer_s(task) for task in tasks)
-        return answers_s / QUALITY_STREAMS / 60 + ROUND_EXTRA_MINUTES if tasks else 0.0
+        if not tasks:
+            return 0.0
+        return answers_s / QUALITY_STREAMS / 60 + ROUND_EXTRA_MINUTES
 
     @property
     def quality_usd(self) -> float:

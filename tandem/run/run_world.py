@@ -135,7 +135,9 @@ class StepWork:
     @property
     def steps(self) -> dict[str, StepRecord]:
         """The steps of this pair, named without the pair; outside of pairs all of the run's."""
-        return select_pair(self.journal.steps, self.pair) if self.pair else self.journal.steps
+        if self.pair:
+            return select_pair(self.journal.steps, self.pair)
+        return self.journal.steps
 
     @property
     def results_run(self) -> str:
@@ -174,11 +176,9 @@ class StepWork:
     @property
     def lease_name(self) -> str:
         """Name of the run's lease, or of the one that it would request first."""
-        return (
-            self.journal.run.leases[-1].name
-            if self.has_lease
-            else lease_run(self.run, self.lease_number)
-        )
+        if self.has_lease:
+            return self.journal.run.leases[-1].name
+        return lease_run(self.run, self.lease_number)
 
     @property
     def has_lease(self) -> bool:

@@ -86,7 +86,9 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def placement(self) -> str:
         """The part of its node on which the server runs, as every record has it."""
-        return f"devices {self.devices[0]}-{self.devices[-1]}" if self.devices else "unknown"
+        if not self.devices:
+            return "unknown"
+        return f"devices {self.devices[0]}-{self.devices[-1]}"
 
 
 def list_unfinished_pods(work: StepWork, variant: str) -> list[Object]:
@@ -130,13 +132,10 @@ def read_servers(work: StepWork) -> dict[str, ServerState]:
         ExternalError: Kubernetes failed.
     """
     cluster = work.world.cluster
-    namespace = work.namespace
-    claims = {
-        claim["metadata"]["name"]: claim
-        for claim in cluster.list_objects("resourceclaims", namespace)
-    }
+    claim_rows = cluster.list_objects("resourceclaims", work.namespace)
+    claims = {claim["metadata"]["name"]: claim for claim in claim_rows}
     device_ids = _read_device_ids(cluster.list_objects("resourceslices"))
-    slices = cluster.list_objects("endpointslices", namespace)
+    slices = cluster.list_objects("endpointslices", work.namespace)
     servers = {}
     for arm in work.arms:
         pods = _list_all_pods(work, arm)
@@ -166,27 +165,36 @@ def _read_server(
     claims: dict[str, Object],
     device_ids: dict[tuple[str, str], int],
 ) -> ServerState:
+    metadata = pod["metadata"]
     status = pod.get("status", {})
     container = find_container(pod["spec"], SERVER_CONTAINER)
     rows = [row for row in status.get("containerStatuses", []) if row["name"] == SERVER_CONTAINER]
     conditions = {row["type"]: row["status"] for row in status.get("conditions", [])}
+
     claim = _find_claim(pod, claims)
-    results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
-    devices = [device_ids.get((row["pool"], row["device"])) for row in results]
-    known_devices = sorted(device for device in devices if device is not None)
-    has_node = len(known_devices) == len(devices)
+    allocation = claim.get("status", {}).get("allocation", {})
+    results = allocation.get("devices", {}).get("results", [])
+    places = [(row["pool"], row["device"]) for row in results]
+    claim_uid = ""
+    devices: tuple[int, ...] = ()
+    trouble = NODE_GONE
+    if all(place in device_ids for place in places):
+        devices = tuple(sorted(device_ids[place] for place in places))
+        trouble = _describe_trouble(work, pod)
+        if devices:
+            claim_uid = claim["metadata"]["uid"]
     return ServerState(
         variant=name,
-        pod=pod["metadata"]["name"],
-        uid=pod["metadata"]["uid"],
+        pod=metadata["name"],
+        uid=metadata["uid"],
         node=pod["spec"].get("nodeName") or "",
         restarts=sum(row.get("restartCount", 0) for row in rows),
         is_ready=conditions.get("Ready") == "True",
         image=container.get("image", ""),
         words=(*container.get("command", []), *container.get("args", [])),
-        claim=claim["metadata"]["uid"] if devices and has_node else "",
-        devices=tuple(known_devices) if has_node else (),
-        trouble=_describe_trouble(work, pod) if has_node else NODE_GONE,
+        claim=claim_uid,
+        devices=devices,
+        trouble=trouble,
     )
 
 
@@ -201,13 +209,14 @@ def _describe_trouble(work: StepWork, pod: Object) -> str:
     """Return the last words of a pod's failed container, or why the container waits."""
     for row in list_container_statuses(pod):
         for state in (row.get("state", {}), row.get("lastState", {})):
-            ended = state.get("terminated") or {}
-            if ended.get("exitCode"):
-                words = str(ended.get("message") or ended.get("reason") or "").strip().splitlines()
-                return (
-                    f"{row['name']} ended with"
-                    f" {ended['exitCode']}{': ' + words[-1] if words else ''}"
-                )
+            end = state.get("terminated") or {}
+            exit_code = end.get("exitCode")
+            if exit_code:
+                text = f"{row['name']} ended with {exit_code}"
+                words = str(end.get("message") or end.get("reason") or "").strip()
+                if not words:
+                    return text
+                return f"{text}: {words.splitlines()[-1]}"
     return describe_waiting(work, [pod])
 
 
@@ -215,16 +224,15 @@ def _read_device_ids(slices: Sequence[Object]) -> dict[tuple[str, str], int]:
     """Return (pool, device) -> its node id, from deviceId (aws-neuron-sdk deploy/eks/dra.rst)."""
     ids = {}
     for row in slices:
+        pool = row["spec"]["pool"]["name"]
         for device in row["spec"].get("devices") or []:
             attributes = device.get("attributes") or device.get("basic", {}).get("attributes") or {}
-            values = [
-                value.get("int")
-                for name, value in attributes.items()
-                if name.rpartition("/")[2] == "deviceId"
-            ]
-            ids[row["spec"]["pool"]["name"], device["name"]] = (
-                int(values[0]) if values else UNKNOWN_DEVICE
-            )
+            device_id = UNKNOWN_DEVICE
+            for name, value in attributes.items():
+                if name.rpartition("/")[2] == "deviceId":
+                    device_id = int(value.get("int"))
+                    break
+            ids[pool, device["name"]] = device_id
     return ids
 
 
@@ -261,12 +269,12 @@ def _find_live_endpoints(
 
 def _list_ready_endpoints(slices: Sequence[Object], service: str) -> Iterator[str]:
     for row in slices:
-        if row["metadata"].get("labels", {}).get(SERVICE_LABEL) == service:
-            for endpoint in row.get("endpoints") or []:
-                if endpoint.get("conditions", {}).get("ready", True):
-                    yield str(
-                        (endpoint.get("targetRef") or {}).get("uid", endpoint.get("addresses"))
-                    )
+        if row["metadata"].get("labels", {}).get(SERVICE_LABEL) != service:
+            continue
+        for endpoint in row.get("endpoints") or []:
+            if endpoint.get("conditions", {}).get("ready", True):
+                target = endpoint.get("targetRef") or {}
+                yield str(target.get("uid", endpoint.get("addresses")))
 
 
 def find_container(spec: Object, name: str) -> Object:
@@ -310,7 +318,10 @@ def _read_pod(pod: Object) -> dict[str, Any]:
     spec = pod["spec"]
     server = find_container(spec, SERVER_CONTAINER)
     requests = server.get("resources", {}).get("requests") or {}
-    variables = {row["name"]: row.get("value", "") for row in server.get("env") or []}
+    environment = {}
+    for row in server.get("env") or []:
+        if row["name"] not in WEBHOOK_VARIABLES:
+            environment[row["name"]] = row.get("value", "")
     volumes = {row["name"]: row.get("persistentVolumeClaim") or {} for row in spec["volumes"]}
     admit_variables = find_container(spec, ADMIT_CONTAINER).get("env") or []
     sources = {row["name"]: row.get("valueFrom") or {} for row in admit_variables}
@@ -319,9 +330,7 @@ def _read_pod(pod: Object) -> dict[str, Any]:
         "image": server.get("image"),
         "command": tuple(server.get("command") or ()),
         "arguments": tuple(server.get("args") or ()),
-        "environment": {
-            name: value for name, value in variables.items() if name not in WEBHOOK_VARIABLES
-        },
+        "environment": environment,
         "cpu": requests.get("cpu"),
         "memory": requests.get("memory"),
         "claims": len(spec.get("resourceClaims") or []),
@@ -333,16 +342,15 @@ def _read_pod(pod: Object) -> dict[str, Any]:
 def spell_difference(running: Any, declared: Any) -> str:
     """Return two values from where they part: a list's first other item, a dict's other keys."""
     if isinstance(running, dict):
-        other_keys = sorted(
-            key for key in running | declared if running.get(key) != declared.get(key)
-        )
-        running = {key: running[key] for key in other_keys if key in running}
-        declared = {key: declared[key] for key in other_keys if key in declared}
+        running_items = running.items()
+        running = dict(sorted(running_items - declared.items()))
+        declared = dict(sorted(declared.items() - running_items))
     elif isinstance(running, tuple):
         begin = _count_common(running, declared)
         running = running[begin:]
         declared = declared[begin:]
-    first, second = (_write_value(value) for value in (running, declared))
+    first = _write_value(running)
+    second = _write_value(declared)
     hidden = _count_common(first, second) - LEAD_CHARACTERS
     if hidden > 0:
         first = f"...{first[hidden:]}"
@@ -386,4 +394,6 @@ def _write_value(value: object) -> str:
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= MAX_VALUE_CHARACTERS else f"{text[:MAX_VALUE_CHARACTERS]}..."
+    if len(text) <= MAX_VALUE_CHARACTERS:
+        return text
+    return f"{text[:MAX_VALUE_CHARACTERS]}..."

@@ -172,11 +172,9 @@ def _describe_used_budget(work: StepWork) -> str:
     """Return that the budget is used, verdict and way to zero included; empty if not or without."""
     budget_usd = work.journal.run.request.budget_usd
     needed_usd = count_spent_usd(work) + _price_minutes(work, JUDGE_MINUTES + END_MINUTES)
-    return (
-        f"the budget of {budget_usd:.2f} USD is used"
-        if budget_usd and needed_usd >= budget_usd
-        else ""
-    )
+    if budget_usd and needed_usd >= budget_usd:
+        return f"the budget of {budget_usd:.2f} USD is used"
+    return ""
 
 
 def decide_winner(work: StepWork) -> StepProgress:

@@ -52,11 +52,9 @@ def build_error_body(error: VllmApiError, runtime: RuntimeName) -> JsonFields:
         "param": error.param,
         "code": error.status,
     }
-    return (
-        {"object": "error", **error_fields, "param": None}
-        if runtime == "nxdi-v0"
-        else {"error": error_fields}
-    )
+    if runtime == "nxdi-v0":
+        return {"object": "error", **error_fields, "param": None}
+    return {"error": error_fields}
 
 
 def build_models_body(settings: SimulatorSettings, created_s: int) -> JsonFields:
@@ -193,9 +191,9 @@ class ResponseFrames:
     def _fingerprint(self) -> JsonFields:
         """Return V1's version and eight digits; vLLM's computation of the digits is not rebuilt."""
         digits = f"{zlib.crc32(self.settings.model.encode()):08x}"
-        return (
-            {} if self.is_v0 else {"system_fingerprint": f"vllm-{self.settings.version}-{digits}"}
-        )
+        if self.is_v0:
+            return {}
+        return {"system_fingerprint": f"vllm-{self.settings.version}-{digits}"}
 
     def _frame(self, *choices: JsonFields) -> JsonFields:
         head = {
@@ -277,11 +275,9 @@ class ResponseFrames:
         return [token.id for token in tokens] if self.request.return_token_ids else None
 
     def _prompt_ids(self) -> list[int] | None:
-        return (
-            [token_id(piece) for piece in self.request.prompt_pieces]
-            if self.request.return_token_ids
-            else None
-        )
+        if not self.request.return_token_ids:
+            return None
+        return [token_id(piece) for piece in self.request.prompt_pieces]
 
     def _logprobs(self, tokens: Sequence[ResponseToken]) -> JsonFields | None:
         if self.request.logprobs is None:

@@ -102,19 +102,20 @@ def _list_arms(table: RequestTable) -> list[str]:
 
 def _match_suites(before: RequestTable, after: RequestTable) -> dict[str, str]:
     """Return the earlier run's name of each suite that both have, by the later run's."""
-    by_content = {suite.sha256: suite.name for suite in before.run.suites}
     earlier_hashes = {suite.name: suite.sha256 for suite in before.run.suites}
     for suite in after.run.suites:
-        if earlier_hashes.get(suite.name, suite.sha256) != suite.sha256:
-            hashes = f"SHA-256 {suite.sha256[:12]}, {earlier_hashes[suite.name][:12]}"
+        earlier_hash = earlier_hashes.get(suite.name, suite.sha256)
+        if earlier_hash != suite.sha256:
+            hashes = f"SHA-256 {suite.sha256[:12]}, {earlier_hash[:12]}"
             reason = f"suite {suite.name} has other content than in {before.folder} ({hashes})"
             change = "compare runs of the same suite; nothing is pooled over other prompts"
             raise _build_error(after, f"{reason}: its file was changed, or --classes", change)
-    suites = {
-        suite.name: by_content[suite.sha256]
-        for suite in after.run.suites
-        if suite.sha256 in by_content
-    }
+
+    by_content = {sha256: name for name, sha256 in earlier_hashes.items()}
+    suites = {}
+    for suite in after.run.suites:
+        if suite.sha256 in by_content:
+            suites[suite.name] = by_content[suite.sha256]
     if not suites:
         names = f"{_name_suites(before.run)}; and {_name_suites(after.run)}"
         reason = f"the runs have no suite in common: {names}"
@@ -130,13 +131,14 @@ def find_differences(
     before: RunManifest, after: RunManifest, common: CommonParts
 ) -> tuple[ManifestDifference, ...]:
     """Return the differences of two manifests, arms first."""
-    return tuple(
-        ManifestDifference(
-            what=what, before=_format_value(earlier), after=_format_value(later), blocks=blocks
-        )
-        for what, earlier, later, blocks in _list_pairs(before, after, common)
-        if earlier != later
-    )
+    differences = []
+    for what, earlier, later, blocks in _list_pairs(before, after, common):
+        if earlier != later:
+            difference = ManifestDifference(
+                what=what, before=_format_value(earlier), after=_format_value(later), blocks=blocks
+            )
+            differences.append(difference)
+    return tuple(differences)
 
 
 def _list_pairs(
@@ -150,15 +152,17 @@ def _list_pairs(
         later = getattr(after_arms.get(name), field, None)
         blocks = field == "extra_body" and before.forces_lengths != after.forces_lengths
         yield f"{_format_field(field)} of {name}", earlier, later, blocks
-    manifest = msgspec.to_builtins(before)
-    later_manifest = msgspec.to_builtins(after)
+
+    earlier_fields = msgspec.to_builtins(before)
+    later_fields = msgspec.to_builtins(after)
     has_simulation = True in (before.simulated, after.simulated)
-    for key in [key for key in manifest if key not in _IGNORED_FIELDS]:
-        blocks = key in _BLOCKING_FIELDS or (key == "simulated" and has_simulation)
-        yield _format_field(key), manifest[key], later_manifest[key], blocks
+    for key, earlier in earlier_fields.items():
+        if key not in _IGNORED_FIELDS:
+            blocks = key in _BLOCKING_FIELDS or (key == "simulated" and has_simulation)
+            yield _format_field(key), earlier, later_fields[key], blocks
     for key in _MACHINE_FIELDS:
-        values = [_format_value(entry["host"][key]) for entry in (manifest, later_manifest)]
-        yield f"{key} of the measuring machine", values[0], values[1], False
+        name = f"{key} of the measuring machine"
+        yield name, getattr(before.host, key), getattr(after.host, key), False
 
 
 def _format_field(name: str) -> str:
@@ -168,7 +172,9 @@ def _format_field(name: str) -> str:
 def _format_value(value: Any) -> str:
     if value is None:
         return "not known"
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
 
 
 def _build_error(table: RequestTable, problem: str, change: str) -> InputError:

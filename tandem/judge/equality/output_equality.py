@@ -68,7 +68,9 @@ def compare_outputs(
 
 
 def _list_baseline_arms(table: RequestTable) -> tuple[str, ...]:
-    return (table.baseline,) if table.control is None else (table.baseline, table.control)
+    if table.control is None:
+        return (table.baseline,)
+    return table.baseline, table.control
 
 
 @dataclass(frozen=True, kw_only=True)

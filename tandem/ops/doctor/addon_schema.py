@@ -39,15 +39,17 @@ def _iterate_faults(value: object, schema: Schema, root: Schema, path: str) -> I
         properties = schema.get("properties", {})
         rest = schema.get("additionalProperties", True)
         for key, item in value.items():
-            if key in properties:
-                yield from _iterate_faults(item, properties[key], root, f"{path}.{key}")
-            elif rest is False:
-                yield f"{path}.{key} is unknown"
-            elif isinstance(rest, Mapping):
-                yield from _iterate_faults(item, rest, root, f"{path}.{key}")
-    elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
-        for index, item in enumerate(value):
-            yield from _iterate_faults(item, schema["items"], root, f"{path}[{index}]")
+            item_schema = properties.get(key, rest)
+            item_path = f"{path}.{key}"
+            if item_schema is False:
+                yield f"{item_path} is unknown"
+            elif isinstance(item_schema, Mapping):
+                yield from _iterate_faults(item, item_schema, root, item_path)
+    elif isinstance(value, list):
+        items = schema.get("items")
+        if isinstance(items, Mapping):
+            for index, item in enumerate(value):
+                yield from _iterate_faults(item, items, root, f"{path}[{index}]")
 
 
 def _resolve(schema: Schema, root: Schema) -> Schema:

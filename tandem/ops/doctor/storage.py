@@ -136,7 +136,9 @@ def _read_host(use: ImageUse) -> str:
 
 
 def _build_image_reference(use: ImageUse) -> str:
-    return f"{use.mirrored.rpartition(':')[0]}@{use.digest}" if use.digest else use.mirrored
+    if use.digest:
+        return f"{use.mirrored.rpartition(':')[0]}@{use.digest}"
+    return use.mirrored
 
 
 def _check_image(context: DoctorContext, account: AccountClients, use: ImageUse) -> Finding | None:

@@ -365,7 +365,9 @@ def list_command_calls(*commands: str) -> frozenset[AwsCall]:
 
 def list_policy_kinds(kind: PeopleKind) -> tuple[PeopleKind, ...]:
     """Return the kinds whose policies a kind's people have, own last; the pipeline ends PEOPLE."""
-    return (PIPELINE,) if kind == PIPELINE else PEOPLE[: PEOPLE.index(kind) + 1]
+    if kind == PIPELINE:
+        return (PIPELINE,)
+    return PEOPLE[: PEOPLE.index(kind) + 1]
 
 
 def list_rights(kind: PeopleKind) -> dict[str, list[str]]:
