@@ -58,7 +58,9 @@ class FluxChart(GitopsChart):
         for experiment in self.experiments:
             stages = list_stages(experiment)
             for previous_stage, stage in zip((None, *stages), stages, strict=False):
-                earlier_names = [f"{experiment.name}-{previous_stage}"] if previous_stage else []
+                earlier_names = []
+                if previous_stage:
+                    earlier_names = [f"{experiment.name}-{previous_stage}"]
                 kustomizations[f"{experiment.name}-{stage}"] = _build_kustomization(
                     name,
                     self.delivery,

@@ -136,7 +136,9 @@ def _plan_leftovers(stored_set: StoredSet, cutoff: datetime) -> Iterator[SetRemo
     )
     uploads = tuple(upload for upload in stored_set.open_uploads if upload.initiated_at < cutoff)
     if files or uploads:
-        phrases = [f"left by {', '.join(sorted(dead_runs))}"] if files else []
+        phrases = []
+        if files:
+            phrases = [f"left by {', '.join(sorted(dead_runs))}"]
         if uploads:
             plural = "s" if len(uploads) > 1 else ""
             phrases.append(f"{len(uploads)} broken upload{plural}")

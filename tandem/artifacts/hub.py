@@ -127,7 +127,9 @@ class HubSnapshot:
         status = error.response.status_code
         code = error.response.headers.get("X-Error-Code", "")
         message = error.response.headers.get("X-Error-Message", "")
-        quote = f' (the hub: "{message[:_QUOTE_CHARACTERS]}")' if message else ""
+        quote = ""
+        if message:
+            quote = f' (the hub: "{message[:_QUOTE_CHARACTERS]}")'
         if code == "GatedRepo":
             return self._describe_gate(quote)
         if code == "RevisionNotFound":
@@ -184,9 +186,13 @@ class HubSnapshot:
             reason, hub_wait_s = self._read_failure(error)
             tries = 1 if count_bytes() > bytes_before else tries + 1
             bytes_before = count_bytes()
-            wait_s = FIRST_WAIT_S * 2 ** (tries - 1) if hub_wait_s is None else hub_wait_s
+            wait_s: float = FIRST_WAIT_S * 2 ** (tries - 1)
+            if hub_wait_s is not None:
+                wait_s = hub_wait_s
             if tries == MAX_TRIES or wait_s > MAX_WAIT_S:
-                wait_note = f" and asks to wait {wait_s:.0f} seconds" if wait_s > MAX_WAIT_S else ""
+                wait_note = ""
+                if wait_s > MAX_WAIT_S:
+                    wait_note = f" and asks to wait {wait_s:.0f} seconds"
                 problem = f"{reason}{wait_note}, asked {tries} times for {subject}"
                 raise ExternalError(problem, where=self.where, change=_RETRY_ADVICE) from None
             log_event(

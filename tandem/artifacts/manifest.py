@@ -288,5 +288,7 @@ def build_damage_error(store: ObjectStore, key: str, problem: str) -> StaleError
 
 def shorten_list(items: Sequence[str], max_count: int, separator: str = "; ") -> str:
     """Return the first items as one text, with the number of further items."""
-    rest_note = f" and {len(items) - max_count} more" if len(items) > max_count else ""
+    rest_note = ""
+    if len(items) > max_count:
+        rest_note = f" and {len(items) - max_count} more"
     return separator.join(items[:max_count]) + rest_note

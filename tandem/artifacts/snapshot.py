@@ -294,7 +294,9 @@ def open_folder(folder: Path, commit: str | None) -> FolderSnapshot:
             cache.
     """
     files = LocalFiles(folder)
-    sums = _read_sums(folder / SUMS_NAME) if SUMS_NAME in files.sizes else None
+    sums = None
+    if SUMS_NAME in files.sizes:
+        sums = _read_sums(folder / SUMS_NAME)
     return FolderSnapshot(files=files, commit=commit, sums=sums)
 
 

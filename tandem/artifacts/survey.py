@@ -69,7 +69,9 @@ def survey_bucket(
 
 def _survey_need(bucket: str, need: BucketNeed, stored_set: StoredSet | None) -> SurveyRow:
     state, why = _describe_state(stored_set)
-    manifest = stored_set.manifest if stored_set is not None and state == "present" else None
+    manifest = None
+    if stored_set is not None and state == "present":
+        manifest = stored_set.manifest
     differences = compare_manifest_fields(manifest, need.kind, need.fields) if manifest else {}
     if differences:
         state = "damaged"
@@ -131,13 +133,19 @@ def _survey_extra(stored_set: StoredSet, needs: Sequence[BucketNeed]) -> SurveyR
 
 def _compare_with_needs(manifest: Manifest, needs: Sequence[BucketNeed]) -> tuple[str, ...]:
     """Return the differences of an unneeded set from the nearest need."""
-    needs = [need for need in needs if need.kind == manifest.kind]
-    if manifest.kind == "model":
-        needs = [need for need in needs if need.fields["id"] == manifest.fields.get("id")]
-    needs = [need for need in needs if need.name != manifest.name]
-    ranking = [(need, compare_manifest_fields(manifest, need.kind, need.fields)) for need in needs]
-    if not ranking:
+    differences_by_name = {}
+    for need in needs:
+        if need.kind != manifest.kind or need.name == manifest.name:
+            continue
+        if need.kind == "model" and need.fields["id"] != manifest.fields.get("id"):
+            continue
+        differences = compare_manifest_fields(manifest, need.kind, need.fields)
+        differences_by_name[need.name] = differences
+    if not differences_by_name:
         return (f"no experiment uses this {manifest.kind}",)
-    nearest_need, differences = min(ranking, key=lambda pair: (len(pair[1]), pair[0].name))
-    heading = (f"nearest needed {nearest_need.name}",) if manifest.kind == "artifact" else ()
-    return (*heading, *describe_differences(differences))
+    names = sorted(differences_by_name)
+    nearest_name = min(names, key=lambda name: len(differences_by_name[name]))
+    sentences = describe_differences(differences_by_name[nearest_name])
+    if manifest.kind == "artifact":
+        sentences.insert(0, f"nearest needed {nearest_name}")
+    return tuple(sentences)

@@ -121,7 +121,9 @@ def _list_survey_rows(survey: TeardownSurvey) -> Iterator[tuple[str, str]]:
         stuck = "; its last deletion failed" if stack.status == DELETE_FAILED else ""
         yield "goes", f"{stack.name}, {format_count(resource_count, 'resource')}{stuck}"
     for resource in survey.permanent_resources:
-        cost = f", {_format_cost(resource)}" if resource.kind == "bucket" else ""
+        cost = ""
+        if resource.kind == "bucket":
+            cost = f", {_format_cost(resource)}"
         yield "stays", f"{resource.kind} {resource.name}{cost}: {resource.note}"
 
 

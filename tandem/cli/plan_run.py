@@ -192,7 +192,9 @@ def _measure_class(
     (baseline, variant), (law, window) = names, rule
     tokens = means.get((variant, "acceptance_length"))
     times = [means.get((name, "tpot_ms")) for name in (baseline, variant)]
-    acceptance = None if tokens is None else find_acceptance(law, tokens, window)
+    acceptance = None
+    if tokens is not None:
+        acceptance = find_acceptance(law, tokens, window)
     if acceptance is None or tokens is None or times[0] is None or times[1] is None:
         return None
     return acceptance, max(0.0, (tokens * times[1] / times[0] - 1) / window)

@@ -102,7 +102,9 @@ def list_sources(rows: Sequence[PublishedRow]) -> Iterator[str]:
         source = row.speculative_tpot_ms.source
         is_foreign = row.implementation == "other"
         implementation = "another implementation" if is_foreign else row.implementation
-        tokens = "left out" if row.tokens is None else f"{row.tokens:.2f} tokens a step"
+        tokens = "left out"
+        if row.tokens is not None:
+            tokens = f"{row.tokens:.2f} tokens a step"
         figures = f"window {row.window}, {tokens}, {row.speed_up:.2f}{fmt.TIMES}"
         yield f"  {row.name} ({implementation}): {figures}"
         yield f"    {source.where} ({source.date})"

@@ -279,7 +279,9 @@ def _list_changes(
         differences = compare_key_fields(before, fields) if before and fields else {}
         verdict = _choose_verdict(before, fields, differences)
         needs_artifact = verdict in {"new", "recompiles"}
-        owner = owners.get(_serialize_key(fields)) if fields and needs_artifact else None
+        owner = None
+        if fields and needs_artifact:
+            owner = owners.get(_serialize_key(fields))
         yield VariantChange(
             environment=place[0] or None,
             experiment=place[1],
@@ -382,7 +384,9 @@ def _sum_known(values: Sequence[float | None]) -> float | None:
 def _format_bill(bill: Mapping[str, Any]) -> str:
     if not bill["artifacts"]:
         return "nothing to compile"
-    graphs = f" ({format_count(bill['graphs'], 'graph')})" if bill["graphs"] else ""
+    graphs = ""
+    if bill["graphs"]:
+        graphs = f" ({format_count(bill['graphs'], 'graph')})"
     cost = (
         "no price is declared"
         if bill["most_usd"] is None

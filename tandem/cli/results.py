@@ -121,7 +121,9 @@ def _print_decision(
         print(line)
     if out is not None:
         print_rows([("report", VerbatimText(str(out / PAGE_FILE)))])
-    patch = quote_command("git", "apply", f"{out}/{PATCH_FILE}") if PATCH_FILE in names else ""
+    patch = ""
+    if PATCH_FILE in names:
+        patch = quote_command("git", "apply", f"{out}/{PATCH_FILE}")
     print_rows(_list_folder_rows(out, patch))
     return code
 

@@ -291,7 +291,9 @@ def _request_and_follow(
     """Write the request, wait for the runner's answer, and follow the run."""
     request = draft.inputs.request
     as_json = selection.as_json
-    suffix = f".resume-{int(draft.now.timestamp())}" if request.kind == "resume" else ""
+    suffix = ""
+    if request.kind == "resume":
+        suffix = f".resume-{int(draft.now.timestamp())}"
     key = client.write_request(request, f"{request.run}{suffix}")
     timeline = RunTimeline(
         client, request.run, estimate=draft.estimate, as_json=as_json, verbose=verbose

@@ -219,7 +219,9 @@ class RunTimeline:
         return code
 
     def _list_conclusion_rows(self, record: RunRecord) -> Iterator[TextRow]:
-        now = ", ".join(filter(None, self._describe_now())) if record.state == "running" else ""
+        now = ""
+        if record.state == "running":
+            now = ", ".join(filter(None, self._describe_now()))
         yield record.state, "; ".join(filter(None, (record.verdict, record.reason, now)))
         capacity = self.client.environment.capacity
         # a resumed run's plan has only what was left

@@ -86,7 +86,9 @@ def _list_status_rows(status: StatusReport, warnings: Sequence[StatusWarning]) -
         yield from _list_guard_rows(status)
     if environment.capacity.needs_reservation:
         yield from _list_capacity_rows(status)
-    alarms = f"in ALARM: {', '.join(status.alarms)}" if status.alarms else "none in ALARM"
+    alarms = "none in ALARM"
+    if status.alarms:
+        alarms = f"in ALARM: {', '.join(status.alarms)}"
     yield "alarms", UNKNOWN_TEXT if "alarms" in status.unknown else alarms
 
 

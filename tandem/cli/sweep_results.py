@@ -58,7 +58,9 @@ def format_decision(record: SweepRecord) -> Iterator[str]:
             yield from wrap_text(f"{row.variant} ({row.state}): {row.reason}", WIDTH, indent="  ")
     if any(row.reason for row in record.candidates):
         yield ""
-    budget = f" of a budget of {record.budget_usd:.2f}" if record.budget_usd else ""
+    budget = ""
+    if record.budget_usd:
+        budget = f" of a budget of {record.budget_usd:.2f}"
     compiles = (
         f"{record.compile_minutes:.0f} of them compile" if record.compile_minutes else "no compile"
     )

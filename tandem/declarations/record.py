@@ -200,7 +200,8 @@ def _resolve_location(record: type[SpecRecord], location: tuple[Any, ...]) -> tu
         elif step != "[key]":
             path = _join_path(path, step)
             record_types = list_record_types(schema)
-            schema = record_types[0].model_fields.get(step, schema) if record_types else schema
+            if record_types:
+                schema = record_types[0].model_fields.get(step, schema)
     return schema, path
 
 

@@ -154,7 +154,9 @@ class _FleetLook:
     def add_node_group(self, fleet: FleetState, group: Mapping[str, Any]) -> FleetState:
         """Return a state with the node group and its instances."""
         tags = group.get("tags", {})
-        has_owner_tag = tags.get(OWNER_TAG) == self.config.environment if group else None
+        has_owner_tag = None
+        if group:
+            has_owner_tag = tags.get(OWNER_TAG) == self.config.environment
         instances: tuple[FleetInstance, ...] = ()
         with self._record_failure("instances"):
             instances = tuple(

@@ -102,7 +102,9 @@ def _explain_cost(
     elif not work.good_tokens:
         yield "There is no cost, because no output token of this arm counts."
     else:
-        share = f"one of {arm_count} equal shares" if arm_count > 1 else "the whole"
+        share = "the whole"
+        if arm_count > 1:
+            share = f"one of {arm_count} equal shares"
         yield (
             f"{usd_per_hour:g} USD an hour is the price of all that the run occupies; this arm is"
             f" charged {share} of it, for the time in which it was asked, at this load alone."

@@ -125,7 +125,9 @@ class HeadlineFacts:
         bias = self.cell_failures.find_bias(self.pairing.known_cells())
         if bias is None:
             return ""
-        place = "" if bias.cell is None else f" of class {self.pairing.cell_place(bias.cell)[0]}"
+        place = ""
+        if bias.cell is not None:
+            place = f" of class {self.pairing.cell_place(bias.cell)[0]}"
         return f"one failed more requests{place}: {bias.failures.describe(*self.arms)}"
 
     @cached_property

@@ -259,7 +259,9 @@ class RequestPairing:
         other. Mixed classes of a load were asked at one time.
         """
         cells = np.unique(pairs.cells)
-        blocks = np.unique(cells % len(self.table.loads)) if self.table.run.mixed else cells
+        blocks = cells
+        if self.table.run.mixed:
+            blocks = np.unique(cells % len(self.table.loads))
         return RoundNoise(noise.variance / max(len(blocks), 1), noise.df)
 
     def _sort_rows(self, baseline: str, variant: str, metric: str) -> _RequestRows:

@@ -225,7 +225,9 @@ def _note_clock(table: RequestTable) -> Iterator[str]:
 
 def _describe_recomputation(folder: Path, options: JudgeOptions, run: RunManifest) -> Iterator[str]:
     """Yield the command that makes the same verdict from a copy of the folder."""
-    flags = [] if options.margin == MARGIN else ["--margin", f"{options.margin:.15g}"]
+    flags = []
+    if options.margin != MARGIN:
+        flags = ["--margin", f"{options.margin:.15g}"]
     flags += [] if options.usd_per_hour is None else ["--price", f"{options.usd_per_hour:.15g}"]
     flags += [] if options.tokenizer is None else ["--tokenizer", options.tokenizer.name]
     yield quote_command("tandem", "bench", "report", folder.resolve().name, *flags)

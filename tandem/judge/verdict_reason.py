@@ -95,7 +95,9 @@ def explain_decision(
         )
     if decision.ground == "difference":
         return f"{speed_up_text}; {p_text}; {floor_text}"
-    doubt = "" if decision.ground == "floor" else f", not significant ({p_text})"
+    doubt = ""
+    if decision.ground != "floor":
+        doubt = f", not significant ({p_text})"
     return (
         f"{speed_up_text}{doubt}; {floor_text};"
         f" {_suggest_sample_size(cell, is_within_floor=is_within_floor)}"

@@ -323,7 +323,9 @@ def pair_flags(command: ServerCommand) -> dict[str, str]:
     arguments = list(command.arguments)
     for index, argument in enumerate(arguments):
         if argument.startswith("--"):
-            value = arguments[index + 1] if index + 1 < len(arguments) else "--"
+            value = "--"
+            if index + 1 < len(arguments):
+                value = arguments[index + 1]
             flags[argument] = "on" if value.startswith("--") else value
     return flags
 

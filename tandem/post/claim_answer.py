@@ -23,5 +23,7 @@ class ClaimAnswer(NamedTuple):
 
 def join_first(texts: Sequence[str]) -> str:
     """Return the first few of many, and how many more there are."""
-    remainder = f"; and {len(texts) - _MAX_TEXTS} more" if len(texts) > _MAX_TEXTS else ""
+    remainder = ""
+    if len(texts) > _MAX_TEXTS:
+        remainder = f"; and {len(texts) - _MAX_TEXTS} more"
     return "; ".join(texts[:_MAX_TEXTS]) + remainder

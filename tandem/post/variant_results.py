@@ -157,7 +157,9 @@ def describe_cell(cell: CellVerdict) -> str:
     ]
     if cell.speed_up:
         has_interval = cell.speed_up.low is not None
-        interval = f" ({fmt.format_interval(cell.speed_up)})" if has_interval else ""
+        interval = ""
+        if has_interval:
+            interval = f" ({fmt.format_interval(cell.speed_up)})"
         parts.append(f"{fmt.format_times(cell.speed_up.value)}{interval}")
     parts.append(cell.verdict)
     if is_over_rounds(cell):

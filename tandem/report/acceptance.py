@@ -121,7 +121,9 @@ def _build_position_charts(all_rows: Sequence[ClassAcceptance]) -> list[ReportCh
         return []
     chart_rows = [row for row in rows if row.arm == rows[0].arm][: len(LINE_LOOKS)]
     omitted_count = len(rows) - len(chart_rows)
-    note = f" {omitted_count:,} more lines are in the table of {FILE}." if omitted_count else ""
+    note = ""
+    if omitted_count:
+        note = f" {omitted_count:,} more lines are in the table of {FILE}."
     caption = (
         "Share of drafts whose token at this position was accepted, by the server's counters; it"
         " cannot rise, "

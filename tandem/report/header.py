@@ -76,7 +76,9 @@ def build_header(verdict: Verdict, manifest: RunManifest) -> PageHeader:
         manifest: of the verdict's run, for model and machine.
     """
     is_single = len(verdict.headlines) == 1
-    failure_text = f", {verdict.failed:,} failed" if verdict.failed else ", none failed"
+    failure_text = ", none failed"
+    if verdict.failed:
+        failure_text = f", {verdict.failed:,} failed"
     models = dict.fromkeys(fmt.shorten_text(arm.model) for arm in manifest.arms)
     facts = {
         "Model": ", ".join(models),
@@ -178,5 +180,7 @@ def _capitalize_first(text: str) -> str:
 
 
 def _join_names(names: Sequence[str]) -> str:
-    suffix = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+    suffix = ""
+    if len(names) > _MAX_NAMES:
+        suffix = f" and {len(names) - _MAX_NAMES:,} more"
     return "; ".join(names[:_MAX_NAMES]) + suffix

@@ -49,7 +49,9 @@ def _find_refused_mode(context: ArmContext) -> Iterable[RuleFinding]:
     # target-family refuses a family that the runtime serves in no mode
     is_known = target is None or target.family.value in runtime.target_families.value
     if not can_serve or (is_known and not _serves_family(support, target)):
-        family = f" with a target of family {target.family.value}" if can_serve and target else ""
+        family = ""
+        if can_serve and target:
+            family = f" with a target of family {target.family.value}"
         got = f"{support.mode} on runtime {runtime.name}{family}: {support.reason}"
         modes = [
             mode

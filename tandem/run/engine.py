@@ -313,7 +313,9 @@ class RunEngine:
         if fleet.fence is not None and fleet.is_fenced:
             raise RunEndError(f"{fleet.fence.who} stopped the fleet: {fleet.fence.why}")
         if "lease" not in fleet.unknown and (fleet.lease is None or fleet.lease.run != name):
-            holder = f"run {fleet.lease.run} has the fleet" if fleet.lease else "somebody ended it"
+            holder = "somebody ended it"
+            if fleet.lease:
+                holder = f"run {fleet.lease.run} has the fleet"
             raise RunEndError(f"its lease {name} is gone: {holder}")
 
     def _find_first_cause(self, spec: StepSpec, end: RunEndError) -> RunEndError:

@@ -67,7 +67,9 @@ def judge_run(task: BenchTask, folder: Path) -> int:
     round_records.rebuild_folder(store, task.experiment, task.run, task.confirmed, folder)
     notes = [*publish_confirmed(task, folder), *_write_llmperf(store, task, folder)]
     _write_answers(store, task, folder)
-    store_claims = partial(_store_claims, task) if task.claims == "post" else None
+    store_claims = None
+    if task.claims == "post":
+        store_claims = partial(_store_claims, task)
     report = report_run(folder, JudgeOptions(), store_claims)
     if report.faults:
         raise report.faults[0]

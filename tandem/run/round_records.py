@@ -80,7 +80,9 @@ def store_round(
         delta = Path(scratch)
         shutil.copy(folder / manifest.FILE, delta)
         for name in ROUND_FILES:
-            content = (folder / name).read_bytes() if (folder / name).exists() else b""
+            content = b""
+            if (folder / name).exists():
+                content = (folder / name).read_bytes()
             (delta / name).write_bytes(content[sizes[name] :])
         records = list(read_records(delta / RECORDS_FILE))
         result = RoundResult(

@@ -110,7 +110,9 @@ class RunPlanInputs:
         """The variants that are served at once, the baseline first; of a sweep the first pair."""
         experiment = self.experiment
         sweep = self.experiment.sweep
-        served = build_pair(experiment, sweep.variants()[0].name) if sweep else experiment
+        served = experiment
+        if sweep:
+            served = build_pair(experiment, sweep.variants()[0].name)
         return build_arms(self.environment, served, self.catalogue)
 
     @cached_property

@@ -70,7 +70,9 @@ def scale_in_order(work: StepWork, arms: Sequence[str]) -> StepProgress:
             work.world.cluster.scale_deployment(work.namespace, arm, 1)
         server = servers.get(arm)
         if server is None or not server.claim:
-            trouble = "no pod yet" if server is None else server.trouble or UNALLOCATED
+            trouble = "no pod yet"
+            if server is not None:
+                trouble = server.trouble or UNALLOCATED
             _begin_wait(work, f"devices of {arm}")
             wait_s = min(_count_wait_s(work), _count_age_s(work, pods))
             if wait_s > CLAIM_WAIT_S:
@@ -262,5 +264,7 @@ def _finish_restart(work: StepWork) -> StepProgress:
         return StepProgress(
             note=f"{note}: the same halves, once more", result={**result, "phase": "again"}
         )
-    kept = f"; {', '.join(same)} kept the devices after {work.attempts} tries" if same else ""
+    kept = ""
+    if same:
+        kept = f"; {', '.join(same)} kept the devices after {work.attempts} tries"
     return StepProgress(state="done", note=f"{note}{kept}", result={"kept": same})

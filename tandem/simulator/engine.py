@@ -135,7 +135,9 @@ class _AcceptanceDraws:
         """Return the next draws that commit at least `tokens` together, and the excess tokens."""
         if tokens <= 0:
             return _NO_COUNTS, 0
-        start_sum = int(self._sums[self._position - 1]) if self._position else 0
+        start_sum = 0
+        if self._position:
+            start_sum = int(self._sums[self._position - 1])
         if not len(self._sums) or self._sums[-1] - start_sum < tokens:
             law = self._settings.law
             window = self._settings.num_speculative_tokens

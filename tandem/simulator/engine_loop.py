@@ -88,11 +88,15 @@ class ResponseStream:
         """Return the burst of the next `count` tokens, with its frame."""
         tokens = list(itertools.islice(self._tokens, count))
         opening = self.frames.opening() if self._token_index == 0 else b""
-        frame = self.frames.burst(tokens, last=last) if self.frames.request.stream else b""
+        frame = b""
+        if self.frames.request.stream:
+            frame = self.frames.burst(tokens, last=last)
         self._token_index = self._token_index + count
         self._pending_tokens = self._pending_tokens + count
         # tokens without a frame are reported with the next frame
-        frame_tokens = self._pending_tokens if frame or not self.frames.request.stream else 0
+        frame_tokens = 0
+        if frame or not self.frames.request.stream:
+            frame_tokens = self._pending_tokens
         self._pending_tokens -= frame_tokens
         return TokenBurst(
             due_s, frame_tokens, opening + frame + (self.frames.closing() if last else b""), last

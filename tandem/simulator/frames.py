@@ -113,7 +113,9 @@ class ResponseFrames:
             "logprobs": None,
             "finish_reason": None,
         }
-        ids = {} if self.is_v0 else {"prompt_token_ids": self._prompt_ids(), "prompt_text": None}
+        ids = {}
+        if not self.is_v0:
+            ids = {"prompt_token_ids": self._prompt_ids(), "prompt_text": None}
         return encode_event(self._frame(choice) | ids | self._running_usage())
 
     def burst(self, tokens: Sequence[ResponseToken], *, last: bool) -> bytes:

@@ -143,7 +143,9 @@ def resume_outcome(options: argparse.Namespace) -> CompileOutcome:
 
 def create_outcome(options: argparse.Namespace) -> CompileOutcome:
     """Return the outcome of a new request."""
-    device_kind = "device" if any(Path("/dev").glob("neuron[0-9]*")) else "cpu"
+    device_kind = "cpu"
+    if any(Path("/dev").glob("neuron[0-9]*")):
+        device_kind = "device"
     unproven = list(options.unproven)
     if device_kind == "cpu":
         unproven.append(

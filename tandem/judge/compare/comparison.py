@@ -101,7 +101,9 @@ def compare_tables(
     estimates = list(_estimate_rows(RequestPairing(merged_run), common.arms, sides))
     rows = _decide_rows(estimates, sides, block_reason, margin)
     is_greedy = not before.run.temperature and not after.run.temperature
-    arm_names = {} if block_reason else {arm: _name_arms(arm) for arm in common.arms}
+    arm_names = {}
+    if not block_reason:
+        arm_names = {arm: _name_arms(arm) for arm in common.arms}
     return RunComparison(
         before=_summarize_run(sides[0]),
         after=_summarize_run(sides[1]),
@@ -215,7 +217,9 @@ def _estimate_group(
     class_, load = pairing.cell_place(codes[0])
     loss_reason = ""
     for code in [code for code in codes if code in losses][:1]:
-        place = f" (class {pairing.cell_place(code)[0]})" if is_overall else ""
+        place = ""
+        if is_overall:
+            place = f" (class {pairing.cell_place(code)[0]})"
         loss_reason = losses[code] + place
     length_estimate = estimate_log_ratio(-_pair_figures(pairing, pairs, codes, LENGTH_METRIC)[0])
     length_ratio = length_estimate.convert() if length_estimate else None

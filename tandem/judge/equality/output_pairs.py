@@ -175,7 +175,9 @@ def compare_rejections(table: RequestTable, pairs: OutputPairs) -> ContentReject
     worse = int((excess > 0).sum())
     better = int((excess < 0).sum())
     # probability of so many prompts or more with an excess, if excess and lack are as likely
-    p = float(special.bdtrc(worse - 1, worse + better, 0.5)) if worse else 1.0
+    p = 1.0
+    if worse:
+        p = float(special.bdtrc(worse - 1, worse + better, 0.5))
     return ContentRejections(variant_share, baseline_share, p)
 
 

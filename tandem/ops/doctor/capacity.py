@@ -158,7 +158,9 @@ def check_reservation(context: DoctorContext, account: AccountClients) -> Iterat
     ]
     yield from findings
     if not any(finding.level == "fail" for finding in findings):
-        end = f" until {row['EndDate']:{TIME_FORMAT}}" if row.get("EndDate") else ""
+        end = ""
+        if row.get("EndDate"):
+            end = f" until {row['EndDate']:{TIME_FORMAT}}"
         instances = f"{row['TotalInstanceCount']} x {row['InstanceType']}"
         yield Finding("ok", f"{reservation_id} is {row['State']}: {instances}{end}")
 
@@ -208,7 +210,9 @@ def _judge_state(context: DoctorContext, row: dict[str, Any]) -> Iterator[Findin
     state = row["State"]
     available = int(row.get("AvailableInstanceCount", nodes))
     if state in PENDING_STATES:
-        start = f", it starts at {row['StartDate']:{TIME_FORMAT}}" if row.get("StartDate") else ""
+        start = ""
+        if row.get("StartDate"):
+            start = f", it starts at {row['StartDate']:{TIME_FORMAT}}"
         yield Finding("warn", f"it is {state}{start}", "no fleet can be raised before then")
     elif state != "active":
         message = f"it is {state}: nothing can be launched from it"

@@ -56,7 +56,9 @@ def check_unit_prices(context: DoctorContext, account: AccountClients) -> Iterat
             yield Finding("unknown", f"the Price List has no single price of {place}")
         elif listed_usd != counted_usd:
             changes[unit.name] = listed_usd
-            counted = "not known" if counted_usd is None else f"counted with {counted_usd:g}"
+            counted = "not known"
+            if counted_usd is not None:
+                counted = f"counted with {counted_usd:g}"
             message = f"{unit.name} is {counted}, the Price List has {listed_usd:g} USD"
             yield Finding("warn", message, "see the last line")
     if changes:
