@@ -156,10 +156,16 @@ class StoredSet:
         paths: dict[str, list[str]] = {"missing": [], "of another size": []}
         for file in self.manifest.files:
             size = sizes.get(f"{root}/{file.path}")
-            if size != file.size:
-                paths["missing" if size is None else "of another size"].append(file.path)
-        names = {problem: sets.shorten_list(paths[problem], MAX_NAMES, ", ") for problem in paths}
-        return "; ".join(f"{text} {problem}" for problem, text in names.items() if text)
+            if size is None:
+                paths["missing"].append(file.path)
+            elif size != file.size:
+                paths["of another size"].append(file.path)
+        faults = []
+        for problem, problem_paths in paths.items():
+            if problem_paths:
+                names = sets.shorten_list(problem_paths, MAX_NAMES, ", ")
+                faults.append(f"{names} {problem}")
+        return "; ".join(faults)
 
 
 def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[StoredSet, ...]:
@@ -176,7 +182,8 @@ def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[S
     uploads: list[OpenUpload] = []
     for top in PREFIX_DEPTHS:
         objects += store.list(f"{top}/")
-        uploads += store.list_uploads(f"{top}/") if with_uploads else ()
+        if with_uploads:
+            uploads += store.list_uploads(f"{top}/")
     by_prefix = {
         prefix: tuple(group)
         for prefix, group in groupby(objects, key=lambda row: find_set_prefix(row.key))

@@ -222,10 +222,9 @@ class FolderSnapshot:
     def provenance(self) -> dict[str, Any]:
         """Return the manifest's record of the source of the files."""
         checks = "index, lengths and configuration of the copy; no checksum of a hub"
-        return {
-            "from": "folder",
-            "checked": checks + (f"; {SUMS_NAME} of the copy" if self.sums is not None else ""),
-        }
+        if self.sums is not None:
+            checks += f"; {SUMS_NAME} of the copy"
+        return {"from": "folder", "checked": checks}
 
     def check_entries(self, entries: Sequence[SnapshotEntry]) -> None:
         """Refuse a copy if one of these files is not whole, before any is stored.

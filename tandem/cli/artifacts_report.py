@@ -6,7 +6,6 @@ must be typed stands on a line of its own.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -38,7 +37,8 @@ def print_listing(context: BucketContext, rows: Sequence[SurveyRow], now: dateti
     )
     sections: dict[str, list[SurveyRow]] = {"models": [], "artifacts": [], "not needed": []}
     for row in rows:
-        sections[f"{row.kind}s" if row.used_by else "not needed"].append(row)
+        title = f"{row.kind}s" if row.used_by else "not needed"
+        sections[title].append(row)
     for title, section in sections.items():
         if section:
             print_line(title)
@@ -48,7 +48,9 @@ def print_listing(context: BucketContext, rows: Sequence[SurveyRow], now: dateti
     print_line(f"stored: {format_bytes(size)}{_format_cost(size, context, with_price=True)}")
     for place in dict.fromkeys(fault.file for fault in context.unread):
         print_line(f"not counted, because it is refused: {place} (tandem check)")
-    commands = dict.fromkeys(itertools.chain(*(row.commands for row in needed_rows)))
+    commands: dict[str, None] = {}
+    for row in needed_rows:
+        commands |= dict.fromkeys(row.commands)
     if commands:
         print_line("to make what is missing, in this order:")
     for command in commands:
@@ -63,8 +65,11 @@ def _list_survey_rows(
     if row.written is not None:
         age = format_count((now - row.written).days, "day")
         parts = [f"{format_bytes(row.size)}, {age} old{_format_cost(row.size, context)}"]
-    parts += [format_users(row.used_by)] if row.used_by else []
-    yield from (("", line) for line in (", ".join(parts), ", ".join(row.why)) if line)
+    if row.used_by:
+        parts.append(format_users(row.used_by))
+    for line in (", ".join(parts), ", ".join(row.why)):
+        if line:
+            yield "", line
 
 
 def listing_as_dict(
@@ -187,7 +192,8 @@ def print_import(
         VerbatimText(f"{files}, in s3://{context.bucket}/{files_prefix(key.prefix, manifest)}/")
     ]
     print_line(f"{'imported' if is_new else 'present, left alone'}: {key.name}")
-    rows += [f"unproven: {sentence}" for sentence in manifest.made["unproven"]] if is_new else []
+    if is_new:
+        rows += [f"unproven: {sentence}" for sentence in manifest.made["unproven"]]
     print_rows([row] for row in rows)
 
 
@@ -221,7 +227,8 @@ def _format_cost(size: int, context: BucketContext, *, with_price: bool = False)
     usd = _compute_usd_month(size, context)
     if usd is None:
         return ""
-    price = (
-        f" at {artifacts.usd_per_gb_month} a GB (your figure of {artifacts.usd_per_gb_month_date})"
-    )
-    return f", {usd:.2f} USD a month{price if with_price else ''}"
+    cost = f", {usd:.2f} USD a month"
+    if not with_price:
+        return cost
+    date = f"your figure of {artifacts.usd_per_gb_month_date}"
+    return f"{cost} at {artifacts.usd_per_gb_month} a GB ({date})"

@@ -159,7 +159,8 @@ def _describe_acceptance(basis: DraftBasis) -> str:
     if basis.is_simulated and basis.acceptance_basis == "measured":
         words += " of simulated servers"
     if basis.position_rates:
-        words += f", by position {', '.join(f'{rate:.2f}' for rate in basis.position_rates)}"
+        rates = [f"{rate:.2f}" for rate in basis.position_rates]
+        words += f", by position {', '.join(rates)}"
     return f"acceptance {basis.acceptance:.3g} ({words})"
 
 

@@ -136,8 +136,10 @@ class RunTimeline:
         self.steps = steps
         is_running = record is not None and record.state == "running"
         for step in self.steps:
-            is_current = is_running and step is self.steps[-1]
-            self._print_step(step, left=self._describe_left() if is_current else "")
+            left = ""
+            if is_running and step is self.steps[-1]:
+                left = self._describe_left()
+            self._print_step(step, left=left)
 
         age = current_time() - datetime.fromisoformat(beat.at) if beat else timedelta()
         if is_running and age > BEAT_LIMIT:
@@ -161,7 +163,9 @@ class RunTimeline:
         is_verdict = step.step == JUDGE_STEP and step.state == "done"  # which the run's end says
         note = "" if is_verdict and not self.verbose else step.note.rstrip(".")
         line = f"{_format_step(step)}  {'; '.join(filter(None, (note, left)))}"
-        version = (step.state, *((step.attempts, step.note) if self.verbose else ()))
+        version: tuple[Any, ...] = (step.state,)
+        if self.verbose:
+            version = (step.state, step.attempts, step.note)
         self._print_once(f"step {step.step}", line.rstrip(), version)
 
     def _describe_now(self) -> tuple[str, str, str]:
@@ -182,11 +186,11 @@ class RunTimeline:
         """Return the planned minutes that are done, with those of the current step."""
         minutes = 0.0
         for step in self.steps:
-            planned = self.planned_minutes.get(step.step, 0.0)
-            elapsed = current_time() - datetime.fromisoformat(step.started_at)
-            minutes += (
-                min(planned, elapsed.total_seconds() / 60) if step.state == "running" else planned
-            )
+            step_minutes = self.planned_minutes.get(step.step, 0.0)
+            if step.state == "running":
+                elapsed = current_time() - datetime.fromisoformat(step.started_at)
+                step_minutes = min(step_minutes, elapsed.total_seconds() / 60)
+            minutes += step_minutes
         return minutes
 
     def _describe_left(self) -> str:

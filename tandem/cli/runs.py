@@ -111,7 +111,8 @@ def show_run(run: Name, /, *, env: EnvironmentName, selection: Selection = DEFAU
         f"{run}: {record.experiment} in {env}, requested by {record.who} at"
         f" {started_at:%Y-%m-%d %H:%M} UTC"
     )
-    heading += f", cancelled by {record.cancelled_by}" if record.cancelled_by else ""
+    if record.cancelled_by:
+        heading += f", cancelled by {record.cancelled_by}"
     print_line(heading, stderr=selection.as_json)
     return timeline.conclude(timeline.look() or record)
 

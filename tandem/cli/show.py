@@ -235,7 +235,8 @@ def list_next_commands(environment: Environment, folders: Mapping[str, str]) -> 
     boundary = environment.bootstrap.permissions_boundary
     qualifier = environment.bootstrap.qualifier
     flags = ["--qualifier", qualifier, "--toolkit-stack-name", f"CDKToolkit-{qualifier}"]
-    flags += ["--custom-permissions-boundary", boundary] if boundary else []
+    if boundary:
+        flags += ["--custom-permissions-boundary", boundary]
     place = f"aws://{environment.account}/{environment.region}"
     commands = [quote_command("npx", "cdk", "bootstrap", place, *flags)]
     commands += [

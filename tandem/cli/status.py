@@ -158,16 +158,14 @@ def _format_fence(status: StatusReport) -> str:
         if not fence:
             return "none"
         return f"none (lifted {format_moment(fence.at, now)} by {fence.who})"
-    details = f"{fence.passes} pass{'' if fence.passes == 1 else 'es'}"
-    details += f", looked at {format_distance(fence.last_look, now)}" if fence.last_look else ""
-    details += (
-        f", {format_count(len(fence.terminated), 'instance')} terminated by id"
-        if fence.terminated
-        else ""
-    )
+    details = ["1 pass" if fence.passes == 1 else f"{fence.passes} passes"]
+    if fence.last_look:
+        details.append(f"looked at {format_distance(fence.last_look, now)}")
+    if fence.terminated:
+        details.append(f"{format_count(len(fence.terminated), 'instance')} terminated by id")
     release_command = build_tandem_command("stop --release", status.environment.name)
     since = f"{fence.state} since {format_moment(fence.at, now)}, by {fence.who}: {fence.why}"
-    return f"{since} ({details}); it blocks the next start until {release_command}"
+    return f"{since} ({', '.join(details)}); it blocks the next start until {release_command}"
 
 
 def _format_lease(status: StatusReport) -> str:

@@ -248,7 +248,8 @@ def describe_allowed_values(field: FieldInfo) -> str:
     for note in field.metadata:
         for name, words in _LIMITS.items():
             limit = getattr(note, name, None)
-            limits += [f"{words} {limit}"] if limit is not None else []
+            if limit is not None:
+                limits.append(f"{words} {limit}")
     allowed = _own_description(field) or _describe_type(field.annotation)
     return f"{allowed}, {' '.join(limits)}" if limits else allowed
 

@@ -321,7 +321,7 @@ def _check_errors(table: RequestTable) -> CheckFinding:
     doubts = []
     has_many = False
     lacks_reason = table.suspects.get("end_without_reason", np.zeros(len(table), bool))
-    for arm in (table.baseline, *table.variants, *([table.control] if table.control else [])):
+    for arm in filter(None, (table.baseline, *table.variants, table.control)):
         requests = table.arm_mask(arm)
         count = int(requests.sum())
         failure_count = int((requests & table.failed).sum())

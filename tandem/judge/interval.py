@@ -153,7 +153,8 @@ def pool_round_noise(layouts: Iterable[Values]) -> RoundNoise:
     df = sum(noise.df for noise in noises)
     if not df:
         return NO_NOISE
-    return RoundNoise(max(sum(noise.variance * noise.df for noise in noises) / df, 0.0), df)
+    variance = sum(noise.variance * noise.df for noise in noises) / df
+    return RoundNoise(max(variance, 0.0), df)
 
 
 def mask_full_rounds(by_round: Values) -> BoolArray:
@@ -162,9 +163,8 @@ def mask_full_rounds(by_round: Values) -> BoolArray:
     Args:
         by_round: log-ratios, NaN where absent. Shapes: (prompts, rounds).
     """
-    mask: BoolArray = np.isfinite(by_round).sum(axis=0) >= max(
-        (1 - _MOST_ABSENT) * len(by_round), 1
-    )
+    fewest = max((1 - _MOST_ABSENT) * len(by_round), 1)
+    mask: BoolArray = np.isfinite(by_round).sum(axis=0) >= fewest
     return mask
 
 
@@ -175,12 +175,11 @@ def combine_variances(
     variance = own_noise.variance + shared_noise.variance
     if variance < NO_WIDTH**2:
         return _build_exact_estimate(log, own_noise.df)
-    df = variance**2 / (
-        own_noise.variance**2 / own_noise.df + shared_noise.variance**2 / shared_noise.df
-    )
-    return _add_interval(
-        LogRatioEstimate(log, math.sqrt(variance), df, shared_noise=shared_noise), LEVEL
-    )
+    own_spread = own_noise.variance**2 / own_noise.df
+    shared_spread = shared_noise.variance**2 / shared_noise.df
+    df = variance**2 / (own_spread + shared_spread)
+    estimate = LogRatioEstimate(log, math.sqrt(variance), df, shared_noise=shared_noise)
+    return _add_interval(estimate, LEVEL)
 
 
 def compute_interval(estimate: LogRatioEstimate, level: float) -> tuple[float, float]:
@@ -197,16 +196,19 @@ def _add_interval(estimate: LogRatioEstimate, level: float) -> LogRatioEstimate:
     """Add the interval and p to an estimate that has log, se, df and curve."""
     position = np.array([-estimate.log / estimate.se])
     quantile = abs(float(estimate.curve.invert(position)[0]))
+    p = 2 * float(special.stdtr(estimate.df, -quantile))
     low, high = compute_interval(estimate, level)
-    return replace(estimate, low=low, high=high, p=2 * float(special.stdtr(estimate.df, -quantile)))
+    return replace(estimate, low=low, high=high, p=p)
 
 
 def _build_exact_estimate(log: float, df: float, start_count: int = 0) -> LogRatioEstimate:
     """Return the estimate of values that are all the same."""
-    is_zero = abs(log) < NO_WIDTH
-    return LogRatioEstimate(
-        0.0 if is_zero else log, 0.0, df, log, log, 1.0 if is_zero else 0.0, start_count=start_count
-    )
+    mean = log
+    p = 0.0
+    if abs(log) < NO_WIDTH:
+        mean = 0.0
+        p = 1.0
+    return LogRatioEstimate(mean, 0.0, df, log, log, p, start_count=start_count)
 
 
 def _estimate_over_prompts(
@@ -223,11 +225,11 @@ def _estimate_over_prompts(
         curve = pool.find_curve(count)
     elif se >= NO_WIDTH:
         curve = resample_curve(logs, se)
-    df = variance**2 / (se**4 / (count - 1) + shared_noise.variance**2 / shared_noise.df)
+    spread = se**4 / (count - 1) + shared_noise.variance**2 / shared_noise.df
     estimate = LogRatioEstimate(
         log=mean,
         se=math.sqrt(variance),
-        df=df,
+        df=variance**2 / spread,
         curve=curve.weaken(_keep_skewness(se**2, variance)),
         shared_noise=shared_noise,
     )
@@ -267,9 +269,12 @@ def _measure_round_noise(by_round: Values) -> tuple[RoundNoise, bool] | None:
     rows, columns = cells.shape
     if rows < FEWEST_PROMPTS or columns < FEWEST_ROUNDS or is_absent.mean() > _MOST_ABSENT:
         return None
-    squares = compute_mean_squares(fill_absent(cells, is_absent), columns - 1, int(is_absent.sum()))
-    critical_ratio = float(special.fdtri(columns - 1, squares.df_residual, 1 - _ROUNDS_LEVEL))
-    noise = RoundNoise((squares.columns - squares.residual) / rows, columns - 1)
+
+    df = columns - 1
+    complete_cells = fill_absent(cells, is_absent)
+    squares = compute_mean_squares(complete_cells, df, int(is_absent.sum()))
+    noise = RoundNoise((squares.columns - squares.residual) / rows, df)
+    critical_ratio = float(special.fdtri(df, squares.df_residual, 1 - _ROUNDS_LEVEL))
     return noise, squares.columns > squares.residual * critical_ratio
 
 
@@ -309,9 +314,11 @@ def _estimate_over_starts(
 def _average_starts(by_round: Values, round_starts: IntArray, start_count: int) -> Values:
     """Return each prompt's mean in each start, NaN where absent, without prompts that have none."""
     is_in_start = (round_starts[:, np.newaxis] == np.arange(start_count)).astype(float)
-    counts = np.isfinite(by_round).astype(float) @ is_in_start
+    is_finite = np.isfinite(by_round)
+    counts = is_finite.astype(float) @ is_in_start
+    sums = np.where(is_finite, by_round, 0.0) @ is_in_start
     with np.errstate(invalid="ignore"):
-        cells: Values = np.where(np.isfinite(by_round), by_round, 0.0) @ is_in_start / counts
+        cells: Values = sums / counts
     return cells[np.isfinite(cells).any(axis=1)]
 
 
@@ -327,6 +334,7 @@ def _estimate_layout(
     log = float(cells.mean())
     df_rows = rows - 1
     df_columns = squares.df_columns
+    least_df = min(df_rows, df_columns)
     by_prompt = squares.rows / (rows * columns)
     by_start = squares.columns / (rows * effective_starts)
     by_residual = squares.residual / (rows * effective_starts)
@@ -334,15 +342,15 @@ def _estimate_layout(
     # whole
     variance = max(by_prompt + by_start - by_residual, by_prompt, by_start)
     if variance < NO_WIDTH**2:
-        return _build_exact_estimate(log, float(min(df_rows, df_columns)), columns)
+        return _build_exact_estimate(log, float(least_df), columns)
 
-    spread = (
-        by_prompt**2 / df_rows + by_start**2 / df_columns + by_residual**2 / squares.df_residual
-    )
-    df = min(max(variance**2 / spread, min(df_rows, df_columns)), df_rows + df_columns)
+    spread = by_prompt**2 / df_rows
+    spread += by_start**2 / df_columns
+    spread += by_residual**2 / squares.df_residual
+    df = min(max(variance**2 / spread, least_df), df_rows + df_columns)
     curve = STUDENT_CURVE
     if pool is not None:
-        curve = pool.find_curve(rows).weaken(_keep_skewness(min(by_prompt, variance), variance))
+        curve = pool.find_curve(rows).weaken(_keep_skewness(by_prompt, variance))
     estimate = LogRatioEstimate(
         log=log,
         se=math.sqrt(variance),
@@ -371,11 +379,9 @@ def fill_absent(cells: Values, is_absent: BoolArray) -> Values:
         return cells
     estimates: Values = np.where(is_absent, np.nanmean(cells), cells)
     for _ in range(_SWEEPS):
-        fit = (
-            estimates.mean(axis=1, keepdims=True)
-            + estimates.mean(axis=0, keepdims=True)
-            - estimates.mean()
-        )
+        row_means = estimates.mean(axis=1, keepdims=True)
+        column_means = estimates.mean(axis=0, keepdims=True)
+        fit = row_means + column_means - estimates.mean()
         estimates = np.where(is_absent, fit, cells)
     return estimates
 
@@ -393,9 +399,10 @@ class MeanSquares(NamedTuple):
 def compute_mean_squares(cells: Values, df_columns: int, absent_count: int) -> MeanSquares:
     """Return the mean squares of a filled layout; `df_columns`: its columns' degrees of freedom."""
     rows, columns = cells.shape
-    row_effects = cells.mean(axis=1) - cells.mean()
-    column_effects = cells.mean(axis=0) - cells.mean()
-    residuals = cells - cells.mean() - row_effects[:, None] - column_effects[None, :]
+    mean = cells.mean()
+    row_effects = cells.mean(axis=1) - mean
+    column_effects = cells.mean(axis=0) - mean
+    residuals = cells - mean - row_effects[:, None] - column_effects
     df_residual = max((rows - 1) * df_columns - absent_count, 1)
     return MeanSquares(
         rows=columns * float((row_effects**2).sum()) / (rows - 1),

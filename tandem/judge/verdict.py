@@ -225,11 +225,13 @@ def _note_clock(table: RequestTable) -> Iterator[str]:
 
 def _describe_recomputation(folder: Path, options: JudgeOptions, run: RunManifest) -> Iterator[str]:
     """Yield the command that makes the same verdict from a copy of the folder."""
-    flags = []
+    flags: list[str] = []
     if options.margin != MARGIN:
-        flags = ["--margin", f"{options.margin:.15g}"]
-    flags += [] if options.usd_per_hour is None else ["--price", f"{options.usd_per_hour:.15g}"]
-    flags += [] if options.tokenizer is None else ["--tokenizer", options.tokenizer.name]
+        flags += ["--margin", f"{options.margin:.15g}"]
+    if options.usd_per_hour is not None:
+        flags += ["--price", f"{options.usd_per_hour:.15g}"]
+    if options.tokenizer is not None:
+        flags += ["--tokenizer", options.tokenizer.name]
     yield quote_command("tandem", "bench", "report", folder.resolve().name, *flags)
     names = f"{', '.join(RUN_FILES[:-1])} and {RUN_FILES[-1]}"
     yield f"measured by Tandem {run.version}; {names} are all it needs"

@@ -213,7 +213,8 @@ def build_aws_command(words: str, **flags: str | Collection[str]) -> str:
     """
     values: list[str] = []
     for name, value in flags.items():
-        values += [f"--{name.replace('_', '-')}", *([value] if isinstance(value, str) else value)]
+        values.append(f"--{name.replace('_', '-')}")
+        values += [value] if isinstance(value, str) else value
     return quote_command("aws", *words.split(), *values)
 
 

@@ -81,7 +81,9 @@ def judge_run(task: BenchTask, folder: Path) -> int:
         pair_verdict=extract_verdict(report.verdict) if report.verdict else None,
         evidence=extract_evidence(report.verdict) if report.verdict else None,
     )
-    lines = [*report.format_lines(width=TEXT_COLUMNS), *([] if report.verdict else [report.note])]
+    lines = list(report.format_lines(width=TEXT_COLUMNS))
+    if not report.verdict:
+        lines.append(report.note)
     with translate_disk_errors(folder):
         (folder / round_records.VERDICT_TEXT).write_text("\n".join(lines) + "\n", encoding="utf-8")
         (folder / JUDGMENT_FILE).write_bytes(msgspec.json.encode(judgment))

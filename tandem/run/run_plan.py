@@ -446,9 +446,11 @@ def _list_pair_steps(inputs: RunPlanInputs, sweep: Sweep) -> Iterator[StepEstima
 
 def list_lease_steps(lease: int, *, has_nodes: bool, is_serving: bool) -> Iterator[StepEstimate]:
     """Yield the missing first steps of a lease: its nodes, then its servers."""
-    steps = (() if has_nodes else ("raise", "node")) + (
-        ("label", "serve", "ready", "check") if is_serving else ()
-    )
+    steps: list[str] = []
+    if not has_nodes:
+        steps += ("raise", "node")
+    if is_serving:
+        steps += ("label", "serve", "ready", "check")
     for step in steps:
         yield _estimate_step(f"{step}.{lease}" if lease > 1 else step, lease=lease)
 

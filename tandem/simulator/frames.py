@@ -137,54 +137,57 @@ class ResponseFrames:
             }
         if self.is_v0 and is_chat:
             choice = {name: value for name, value in choice.items() if value is not None}
-        frame = (
-            self._frame(choice)
-            | ({"usage": None} if self.is_v0 and not is_chat else {})
-            | self._running_usage()
-        )
-        ends_here = last and not (self.request.include_usage and self.counts_usage)
-        return encode_event(frame | (self._fingerprint() if ends_here else {}))
+        frame = self._frame(choice)
+        if self.is_v0 and not is_chat:
+            frame["usage"] = None
+        frame |= self._running_usage()
+        if last and not self._ends_with_usage:
+            frame |= self._fingerprint()
+        return encode_event(frame)
 
     def closing(self) -> bytes:
         """Return the bytes after the last burst: usage if requested, and the end event."""
-        if not (self.request.include_usage and self.counts_usage):
+        if not self._ends_with_usage:
             return END_EVENT
-        return (
-            encode_event(
-                self._frame() | {"usage": self._usage(self._token_count)} | self._fingerprint()
-            )
-            + END_EVENT
-        )
+        usage = {"usage": self._usage(self._token_count)}
+        return encode_event(self._frame() | usage | self._fingerprint()) + END_EVENT
 
     def document(self, tokens: Sequence[ResponseToken]) -> JsonFields:
         """Return the whole answer of a request without streaming."""
         self._token_count = len(tokens)
         is_chat = self.request.api == "chat"
         content = _visible_text(tokens, "content")
-        choice: JsonFields = {"index": 0, "logprobs": self._logprobs(tokens)}
-        choice |= {"finish_reason": self.plan.finish_reason, "stop_reason": self.plan.stop_reason}
-        choice |= (
-            {"message": self._message(tokens)}
-            if is_chat
-            else {"text": content, "prompt_logprobs": None}
-        )
-        document = self._frame(choice) | {
-            "object": self._object.removesuffix(".chunk"),
-            "kv_transfer_params": None,
+        choice: JsonFields = {
+            "index": 0,
+            "logprobs": self._logprobs(tokens),
+            "finish_reason": self.plan.finish_reason,
+            "stop_reason": self.plan.stop_reason,
         }
-        document |= {"prompt_logprobs": None} if is_chat else {}
+        document = self._frame(choice)
+        document["object"] = self._object.removesuffix(".chunk")
+        document["kv_transfer_params"] = None
+        if is_chat:
+            choice["message"] = self._message(tokens)
+            document["prompt_logprobs"] = None
+        else:
+            choice |= {"text": content, "prompt_logprobs": None}
         usage = {**self._usage(len(tokens)), "prompt_tokens_details": None}
         if not self.is_v0:
             usage["completion_tokens_details"] = None
             choice |= {"token_ids": self._ids(tokens), "routed_experts": None}
-            document |= {
-                "service_tier": None,
-                "ec_transfer_params": None,
-                "metrics": None,
-            } | self._fingerprint()
-            document |= {"prompt_text": None} if is_chat else {}
-            (document if is_chat else choice)["prompt_token_ids"] = self._prompt_ids()
-        return document | ({"usage": usage} if self.counts_usage else {})
+            document |= dict.fromkeys(("service_tier", "ec_transfer_params", "metrics"))
+            document |= self._fingerprint()
+            if is_chat:
+                document |= {"prompt_text": None, "prompt_token_ids": self._prompt_ids()}
+            else:
+                choice["prompt_token_ids"] = self._prompt_ids()
+        if self.counts_usage:
+            document["usage"] = usage
+        return document
+
+    @property
+    def _ends_with_usage(self) -> bool:
+        return self.request.include_usage and self.counts_usage
 
     @property
     def _object(self) -> str:
@@ -208,7 +211,7 @@ class ResponseFrames:
 
     def _usage(self, tokens: int) -> JsonFields:
         prompt = self.request.prompt_tokens
-        completion = tokens + (self.extra_tokens if tokens else 0)
+        completion = tokens + self.extra_tokens if tokens else 0
         return {
             "prompt_tokens": prompt,
             "total_tokens": prompt + completion,
@@ -219,19 +222,17 @@ class ResponseFrames:
         """Return the usage of each chunk if requested, else no field."""
         if not (self.request.include_continuous_usage and self.counts_usage):
             return {}
-        details = (
-            {"completion_tokens_details": None}
-            if self.request.api == "chat" and not self.is_v0
-            else {}
-        )
-        return {"usage": self._usage(self._token_count) | details}
+        usage = self._usage(self._token_count)
+        if self.request.api == "chat" and not self.is_v0:
+            usage["completion_tokens_details"] = None
+        return {"usage": usage}
 
     def _chat_choice(self, tokens: Sequence[ResponseToken], *, last: bool) -> JsonFields | None:
         thought = _visible_text(tokens, "think")
         content = _visible_text(tokens, "content")
         delta: JsonFields = {}
         if thought:
-            delta["reasoning_content" if self.is_v0 else "reasoning"] = thought
+            delta[self._reasoning_key] = thought
         if content or any(token.part == "content" for token in tokens):
             delta["content"] = content
         if (
@@ -241,37 +242,43 @@ class ResponseFrames:
             and self.request.logprobs is None
         ):
             return None
-        delta |= {"tool_calls": []} if self.is_v0 else {}
         choice: JsonFields = {
             "index": 0,
             "delta": delta,
             "logprobs": self._logprobs(tokens),
             "finish_reason": None,
         }
-        return choice | ({} if self.is_v0 else {"token_ids": self._ids(tokens)})
+        if self.is_v0:
+            delta["tool_calls"] = []
+        else:
+            choice["token_ids"] = self._ids(tokens)
+        return choice
 
     def _plain_choice(self, tokens: Sequence[ResponseToken], *, first: bool) -> JsonFields:
         text = _visible_text(tokens, "content")
         logprobs = self._logprobs(tokens)
         choice: JsonFields = {"index": 0, "text": text, "logprobs": logprobs} | _NO_END
-        ids = {
-            "prompt_token_ids": self._prompt_ids() if first else None,
-            "token_ids": self._ids(tokens),
-        }
-        return choice | ({} if self.is_v0 else ids)
+        if not self.is_v0:
+            choice["prompt_token_ids"] = self._prompt_ids() if first else None
+            choice["token_ids"] = self._ids(tokens)
+        return choice
 
     def _message(self, tokens: Sequence[ResponseToken]) -> JsonFields:
         thought = _visible_text(tokens, "think")
         content = _visible_text(tokens, "content")
-        reasoning = {"reasoning_content" if self.is_v0 else "reasoning": thought or None}
         message: JsonFields = {
             "role": "assistant",
             "content": content,
             "tool_calls": [],
-            **reasoning,
+            self._reasoning_key: thought or None,
         }
-        absent = dict.fromkeys(("refusal", "annotations", "audio", "function_call"))
-        return message if self.is_v0 else message | absent
+        if not self.is_v0:
+            message |= dict.fromkeys(("refusal", "annotations", "audio", "function_call"))
+        return message
+
+    @property
+    def _reasoning_key(self) -> str:
+        return "reasoning_content" if self.is_v0 else "reasoning"
 
     def _ids(self, tokens: Sequence[ResponseToken]) -> list[int] | None:
         return [token.id for token in tokens] if self.request.return_token_ids else None

@@ -108,8 +108,10 @@ class SimulatorServer:
 
     async def stop(self) -> None:
         """Cut open connections and release the port."""
-        for task in (*self._tasks, *([self._engine_task] if self._engine_task else [])):
+        for task in self._tasks:
             task.cancel()
+        if self._engine_task:
+            self._engine_task.cancel()
         self._abort()
         await self._runner.cleanup()
 
