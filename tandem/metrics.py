@@ -7,7 +7,9 @@ its unit is its last word (`_ms`, `_per_s`) or a count. What is not here is not 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Literal
 
 BetterDirection = Literal["lower", "higher", "neither"]
@@ -229,6 +231,21 @@ _POSITION = re.compile(r"acceptance_position_([1-9]\d*)")
 def acceptance_position(position: int) -> str:
     """Return the name of the acceptance rate at the drafted `position`, which counts from 1."""
     return f"acceptance_position_{position}"
+
+
+def list_position_rates(read_mean: Callable[[str], float | None]) -> tuple[float, ...]:
+    """Return the acceptance rates of the drafted positions, up to the first without one.
+
+    Args:
+        read_mean: returns the mean of a metric by its name; None where there is none.
+    """
+    rates = []
+    for position in count(1):
+        rate = read_mean(acceptance_position(position))
+        if rate is None:
+            break
+        rates.append(rate)
+    return tuple(rates)
 
 
 def find_metric(name: str) -> Metric:

@@ -6,7 +6,6 @@ simulated.
 
 from __future__ import annotations
 
-from itertools import count, takewhile
 from pathlib import Path
 
 from tandem.bench.figures.request_table import read_request_table
@@ -16,7 +15,7 @@ from tandem.cli.plan_figures import list_drafts
 from tandem.declarations.catalogue import Catalogue
 from tandem.declarations.experiment import Experiment
 from tandem.errors import InputError
-from tandem.metrics import acceptance_position
+from tandem.metrics import list_position_rates
 from tandem.plan.plan_basis import DraftBasis, DraftShare
 from tandem.plan.step_tokens import CommitLaw, find_acceptance
 from tandem.report.plan_page import MeasuredPoint
@@ -110,20 +109,18 @@ def _measure_arm(
     summary: RecordSummary, names: tuple[str, str], rule: tuple[CommitLaw, int], *, has_cost: bool
 ) -> DraftBasis | None:
     """Return acceptance, and with `has_cost` the draft's share, of an arm; None if not counted."""
-    points = {
-        class_: _measure_class(summary, class_, names, rule) for class_ in _list_classes(summary)
-    }
-    counted = {class_: point for class_, point in points.items() if point is not None}
-    pooled = counted.get(ALL_CLASSES)
-    if pooled is None and len(counted) == 1:
-        (pooled,) = counted.values()
+    points = _measure_classes(summary, names, rule)
+    pooled = points.get(ALL_CLASSES)
+    if pooled is None and len(points) == 1:
+        [pooled] = points.values()
     if pooled is None:
         return None
 
-    shares = [share for _, share in counted.values()]
-    share = DraftShare(pooled[1], min(shares), max(shares), "measured")
+    acceptance, mean_share = pooled
+    shares = [share for _, share in points.values()]
+    share = DraftShare(mean_share, min(shares), max(shares), "measured")
     return DraftBasis(
-        acceptance=pooled[0],
+        acceptance=acceptance,
         acceptance_basis="measured",
         position_rates=_list_position_rates(summary, names[1]),
         share=share if has_cost else None,
@@ -131,14 +128,34 @@ def _measure_arm(
     )
 
 
+def _measure_classes(
+    summary: RecordSummary, names: tuple[str, str], rule: tuple[CommitLaw, int]
+) -> dict[str, tuple[float, float]]:
+    """Return acceptance and a draft's share of a plain step, of each class where both are known."""
+    baseline, variant = names
+    law, window = rule
+    means = {(cell.class_, cell.arm, cell.metric): cell.mean for cell in summary.cells}
+    points = {}
+    for class_ in dict.fromkeys(cell.class_ for cell in summary.cells):
+        tokens = means.get((class_, variant, "acceptance_length"))
+        plain_ms = means.get((class_, baseline, "tpot_ms"))
+        drafting_ms = means.get((class_, variant, "tpot_ms"))
+        if tokens is None or plain_ms is None or drafting_ms is None:
+            continue
+        acceptance = find_acceptance(law, tokens, window)
+        if acceptance is not None:
+            share = (tokens * drafting_ms / plain_ms - 1) / window
+            points[class_] = (acceptance, max(0.0, share))
+    return points
+
+
 def _list_position_rates(summary: RecordSummary, arm: str) -> tuple[float, ...]:
     """Return the rates of an arm over all classes at its first load, position by position."""
-    cells = [cell for cell in summary.cells if (cell.arm, cell.class_) == (arm, ALL_CLASSES)]
-    means = {cell.metric: cell.mean for cell in reversed(cells)}
-    rates = (means.get(acceptance_position(position)) for position in count(1))
-    return tuple(
-        rate for rate in takewhile(lambda rate: rate is not None, rates) if rate is not None
-    )
+    means = {}
+    for cell in reversed(summary.cells):
+        if (cell.arm, cell.class_) == (arm, ALL_CLASSES):
+            means[cell.metric] = cell.mean
+    return list_position_rates(means.get)
 
 
 def read_run_points(folder: Path) -> tuple[MeasuredPoint, ...]:
@@ -158,43 +175,21 @@ def read_run_points(folder: Path) -> tuple[MeasuredPoint, ...]:
     points = []
     for cell in verdict.cells:
         speculation = arms[cell.variant].speculation
-        speed_up = cell.speed_up
-        if (
-            speculation is None
-            or speculation.method in {*DRAFTLESS, UNNAMED_METHOD}
-            or not speculation.num_speculative_tokens
-        ):
+        if speculation is None or speculation.method in {*DRAFTLESS, UNNAMED_METHOD}:
             continue
-        if cell.metric == "tpot_ms" and speed_up is not None and cell.load.concurrency is not None:
-            points.append(
-                MeasuredPoint(
-                    class_=cell.class_,
-                    draft=cell.variant,
-                    window=speculation.num_speculative_tokens,
-                    concurrency=cell.load.concurrency,
-                    speed_up=speed_up.value,
-                    low=speed_up.low,
-                    high=speed_up.high,
-                )
-            )
+        window = speculation.num_speculative_tokens
+        concurrency = cell.load.concurrency
+        speed_up = cell.speed_up
+        if cell.metric != "tpot_ms" or not window or speed_up is None or concurrency is None:
+            continue
+        point = MeasuredPoint(
+            class_=cell.class_,
+            draft=cell.variant,
+            window=window,
+            concurrency=concurrency,
+            speed_up=speed_up.value,
+            low=speed_up.low,
+            high=speed_up.high,
+        )
+        points.append(point)
     return tuple(points)
-
-
-def _list_classes(summary: RecordSummary) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(cell.class_ for cell in summary.cells))
-
-
-def _measure_class(
-    summary: RecordSummary, class_: str, names: tuple[str, str], rule: tuple[CommitLaw, int]
-) -> tuple[float, float] | None:
-    """Return acceptance and a draft's share of a plain step in a class; None if not counted."""
-    means = {(cell.arm, cell.metric): cell.mean for cell in summary.cells if cell.class_ == class_}
-    (baseline, variant), (law, window) = names, rule
-    tokens = means.get((variant, "acceptance_length"))
-    times = [means.get((name, "tpot_ms")) for name in (baseline, variant)]
-    acceptance = None
-    if tokens is not None:
-        acceptance = find_acceptance(law, tokens, window)
-    if acceptance is None or tokens is None or times[0] is None or times[1] is None:
-        return None
-    return acceptance, max(0.0, (tokens * times[1] / times[0] - 1) / window)

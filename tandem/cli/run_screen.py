@@ -97,10 +97,10 @@ def _list_sweep_rows(inputs: run_plan.RunPlanInputs) -> Iterator[TextRow]:
         yield "tasks", "none: a candidate whose output is not that of plain decoding cannot win"
         return
 
-    names = ", ".join(f"{name} ({format_count(count, 'item')})" for name, count in counts.items())
+    tasks = [f"{name} ({format_count(count, 'item')})" for name, count in counts.items()]
     cost = f"at most {inputs.quality_minutes:.0f} min and {inputs.quality_usd:.2f} USD for a pair"
     who = "a candidate that leads so far" if inputs.asks_leaders_only else "every candidate"
-    yield "tasks", f"{names}: {cost}; {who} and plain decoding answer"
+    yield "tasks", f"{', '.join(tasks)}: {cost}; {who} and plain decoding answer"
     if min(counts.values()) < run_plan.ITEMS_OF_WORD:
         yield "", f"a task of fewer than {run_plan.ITEMS_OF_WORD} items decides nothing"
 
@@ -110,17 +110,22 @@ def _list_phase_rows(estimate: run_plan.RunEstimate) -> Iterator[TextRow]:
     for step in estimate.steps[1:]:  # preflight is a minute, and free
         word = step.step.partition(".")[0].partition("-")[0]
         phases.setdefault(PHASES.get(word, word), []).append(step)
-    yield from ((phase, _format_phase(rows)) for phase, rows in phases.items() if rows[0].minutes)
+    for phase, rows in phases.items():
+        if rows[0].minutes:
+            yield phase, _format_phase(rows)
 
 
 def _format_phase(steps: Sequence[run_plan.StepEstimate]) -> str:
     size = _format_size(run_plan.RunEstimate(steps=tuple(steps), nodes=1))
-    rounds = sum(step.step.startswith("round-") for step in steps)
-    count = f"{format_count(rounds, 'round')}: " if rounds else ""
     bases = "; ".join(dict.fromkeys(step.basis for step in steps))
+    rounds = sum(step.step.startswith("round-") for step in steps)
+    if rounds:
+        bases = f"{format_count(rounds, 'round')}: {bases}"
     deadline_minutes = max(step.deadline_minutes for step in steps)
-    each = " each" if len(steps) > 1 else ""
-    return f"{size}  {count}{bases}; {steps[-1].ending} after {deadline_minutes:.0f} min{each}"
+    end = f"{steps[-1].ending} after {deadline_minutes:.0f} min"
+    if len(steps) > 1:
+        end += " each"
+    return f"{size}  {bases}; {end}"
 
 
 def _list_money_rows(draft: RunDraft) -> Iterator[TextRow]:

@@ -10,7 +10,7 @@ steps. The control arm is the baseline's server again, so it has no figure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, count, takewhile
+from itertools import chain
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from tandem.bench.plan.schedule import ArmLoad, TurnKey
 from tandem.bench.records import counters
 from tandem.judge.pairs import find_figures
 from tandem.judge.schema import ClassAcceptance
-from tandem.metrics import acceptance_position
+from tandem.metrics import list_position_rates
 
 _ABSENT_PREFIX = "acceptance_length is absent: "  # as turns.acceptance says it
 _DRAFTS_LIMIT = (
@@ -98,10 +98,7 @@ def _estimate_class(
     steps = read_mean("target_steps_per_token")
     if length is None and steps is None:
         return _estimate_by_chunks(table, arm, class_, remarks)
-    rates = (read_mean(acceptance_position(position)) for position in count(1))
-    per_position = tuple(
-        rate for rate in takewhile(lambda rate: rate is not None, rates) if rate is not None
-    )
+    per_position = list_position_rates(read_mean)
     has_drafts = bool(per_position) or read_mean("draft_acceptance_rate") is not None
     reasons = [_DRAFTS_LIMIT if has_drafts else _STEPS_LIMIT]
     if length is None:

@@ -197,7 +197,10 @@ def _find_alphas(
         has_whole_level = bool(is_significant[~own].all())
         own_level = (1 - LEVEL) * (level_share if has_whole_level else share)
         own_weights = weights[own]
-        open_weights = own_weights[~is_significant[own]].sum() + own_weights * is_significant[own]
+        own_significant = is_significant[own]
+        # a p that is rejected already would be tested beside those that are open
+        open_weight = own_weights[~own_significant].sum()
+        open_weights = open_weight + own_weights * own_significant
         alphas[own] = own_level * own_weights / open_weights
     return alphas
 

@@ -302,11 +302,13 @@ class RequestPairing:
         """Return WAIT_METRIC of each request; NaN where nothing is known."""
         table = self.table
         answered_ms = np.where(table.failed, np.nan, find_figures(table, DECIDING_METRIC))
-        rows = np.flatnonzero(np.isfinite(answered_ms))
-        shape = (max(len(table.loads), 1), int(table.prompt.max(initial=0)) + 1)
-        groups = table.load * shape[1] + table.prompt
-        medians_ms = _compute_medians(groups[rows], answered_ms[rows], shape).ravel()
-        failed_ms = np.fmax(_MS_PER_S * (table.end_s - table.start_s), medians_ms[groups])
+        is_known = np.isfinite(answered_ms)
+        prompt_total = int(table.prompt.max(initial=0)) + 1
+        groups = table.load * prompt_total + table.prompt
+        group_total = max(len(table.loads), 1) * prompt_total
+        medians_ms = _compute_medians(groups[is_known], answered_ms[is_known], (group_total,))
+        own_ms = _MS_PER_S * (table.end_s - table.start_s)
+        failed_ms = np.fmax(own_ms, medians_ms[groups])
         return np.where(table.failed, failed_ms, answered_ms)
 
 
@@ -370,9 +372,11 @@ def _encode_placements(
     The lowest and the highest code stand for an arm with several placements, as after a restart
     within a round.
     """
-    ends = np.tile([placement_count, placement_count, UNKNOWN, UNKNOWN], round_count)
-    np.minimum.at(ends, 4 * round_ + rows.arm, rows.placement)
-    np.maximum.at(ends, 4 * round_ + 2 + rows.arm, rows.placement)
-    ends = ends.reshape(round_count, 4)
+    lowest = np.full((round_count, 2), placement_count)
+    highest = np.full((round_count, 2), UNKNOWN)
+    np.minimum.at(lowest, (round_, rows.arm), rows.placement)
+    np.maximum.at(highest, (round_, rows.arm), rows.placement)
+    ends = np.hstack([lowest, highest])
     codes: IntArray = ends @ max(placement_count, 1) ** np.arange(3, -1, -1)
-    return np.where((ends == UNKNOWN).any(axis=1), UNKNOWN, codes)
+    is_unknown = (ends == UNKNOWN).any(axis=1)
+    return np.where(is_unknown, UNKNOWN, codes)

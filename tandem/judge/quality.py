@@ -259,9 +259,11 @@ def compute_tango_score(
     # the share of pairs in which the second alone is right, most likely under the difference
     linear = -first_alone - second_alone + (2 * count - first_alone + second_alone) * difference
     product = -second_alone * difference * (1 - difference)
-    share = (math.sqrt(max(linear**2 - 8 * count * product, 0.0)) - linear) / (4 * count)
-    variance = count * (2 * share + difference * (1 - difference))
+    root = math.sqrt(max(linear**2 - 8 * count * product, 0.0))
+    share = (root - linear) / (4 * count)
+
     gap = first_alone - second_alone - count * difference
+    variance = count * (2 * share + difference * (1 - difference))
     if variance > 0:
         return gap / math.sqrt(variance)
     return math.copysign(math.inf, gap) if gap else 0.0

@@ -180,17 +180,20 @@ def describe_ratio(ratio: RatioEstimate, standard: str = "") -> str:
         ratio: of which it is.
         standard: what follows the comparison, as ` as base`.
     """
-    is_slower = (ratio.high or ratio.value) < 1
-    values = (
-        [ratio.value]
-        if ratio.low is None or ratio.high is None
-        else [ratio.value, ratio.low, ratio.high]
-    )
-    if is_slower:
-        values = [1 / value for value in values]
-    texts = [format_number(values[0]), *map(format_number, sorted(values[1:]))]
-    interval = f" ({texts[1]} to {texts[2]})" if len(texts) > 1 else ""
-    return f"{texts[0]} times {'slower' if is_slower else 'as fast'}{standard}{interval}"
+    value = ratio.value
+    ends = []
+    if ratio.low is not None and ratio.high is not None:
+        ends = [ratio.low, ratio.high]
+    words = "as fast"
+    if (ratio.high or value) < 1:
+        value = 1 / value
+        ends = [1 / end for end in ends]
+        words = "slower"
+    text = f"{format_number(value)} times {words}{standard}"
+    if not ends:
+        return text
+    low, high = map(format_number, sorted(ends))
+    return f"{text} ({low} to {high})"
 
 
 def format_times(value: float | None) -> str:
@@ -252,14 +255,17 @@ def describe_quality(task: TaskQuality, baseline: str) -> str:
     """
     if not task.items:
         return f"{task.why}."
-    baseline_text = f"{shorten_text(baseline)} {task.baseline_right}"
-    shares = f"{task.variant_right} of {task.items} right, {baseline_text}"
-    groups = f", in {task.groups} groups" if task.groups < task.items else ""
-    points = (
-        f"{100 * task.difference:+.1f} points ({100 * task.low:+.1f} to {100 * task.high:+.1f})"
-    )
-    limits = [f" {limit[:1].upper()}{limit[1:]}." for limit in task.limits]
-    return f"{shares}{groups}: {points}; {task.why}.{''.join(limits)}"
+    counts = [
+        f"{task.variant_right} of {task.items} right",
+        f"{shorten_text(baseline)} {task.baseline_right}",
+    ]
+    if task.groups < task.items:
+        counts.append(f"in {task.groups} groups")
+    interval = f"{100 * task.low:+.1f} to {100 * task.high:+.1f}"
+    points = f"{100 * task.difference:+.1f} points ({interval})"
+    sentences = [f"{', '.join(counts)}: {points}; {task.why}."]
+    sentences += [f"{limit[:1].upper()}{limit[1:]}." for limit in task.limits]
+    return " ".join(sentences)
 
 
 def describe_next_step(headline: Headline, verdict: Verdict) -> str:

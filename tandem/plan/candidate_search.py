@@ -203,12 +203,15 @@ def estimate_step_time(own: Iterable[CandidateResult], window: int) -> float:
         own: of one draft, one result at least.
         window: num_speculative_tokens.
     """
-    steps = {0: 1.0} | {result.candidate.window: _imply_step_time(result) for result in own}
-    windows = sorted(steps)
-    for left, right in pairwise(windows):
+    steps = {0: 1.0}
+    for result in own:
+        steps[result.candidate.window] = _imply_step_time(result)
+    for left, right in pairwise(sorted(steps)):
         if window <= right:
-            return steps[left] + (steps[right] - steps[left]) * (window - left) / (right - left)
-    return 1 + (steps[windows[-1]] - 1) * window / windows[-1]
+            rise = steps[right] - steps[left]
+            return steps[left] + rise * (window - left) / (right - left)
+    longest = max(steps)
+    return 1 + (steps[longest] - 1) * window / longest
 
 
 def _imply_step_time(result: CandidateResult) -> float:

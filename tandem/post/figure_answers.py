@@ -161,7 +161,7 @@ def _answer_stretches(results: VariantResults, cell: CellVerdict) -> ClaimAnswer
     if cell.verdict in {"slower", "same"}:
         return ClaimAnswer("contradicted", describe_cell(cell))
     place = describe_place(cell)
-    logs, _ = results.compare_rounds(results.variant, cell)
+    logs = results.compare_rounds(results.variant, cell)
     if len(logs) < FEWEST_STARTS:
         rounds_text = count_things(len(logs), "round")
         reason = f"{rounds_text}, and {FEWEST_STARTS} are the least that show a time"

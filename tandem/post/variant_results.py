@@ -117,11 +117,11 @@ class VariantResults:
         """Return a cell as judged over its rounds, with the noise floor over rounds."""
         floor = cell.noise_floor
         if floor is None and self.table.control is not None:
-            own_estimate = self.compare_rounds(self.table.control, cell)[1]
+            own_estimate = self._estimate_rounds(self.table.control, cell)
             if own_estimate:
                 floor = convert_log_ratio(max(-own_estimate.low, own_estimate.high))
 
-        estimate = self.compare_rounds(self.variant, cell)[1]
+        estimate = self._estimate_rounds(self.variant, cell)
         # Bonferroni: Holm's correction would need the p-value over rounds of every other cell of
         # the report
         adjusted_p = adjust_single_p(estimate.p, self.test_count) if estimate else None
@@ -130,15 +130,20 @@ class VariantResults:
         speed_up = estimate.convert() if estimate else cell.speed_up
         return replace(cell, verdict=word, speed_up=speed_up, noise_floor=floor)
 
-    def compare_rounds(self, arm: str, cell: CellVerdict) -> tuple[Values, LogRatioEstimate | None]:
-        """Return an arm's log speed-up in each round, in time order; None if there are too few."""
+    def _estimate_rounds(self, arm: str, cell: CellVerdict) -> LogRatioEstimate | None:
+        """Return an arm's speed-up over rounds; None if there are too few."""
+        logs = self.compare_rounds(arm, cell)
+        return estimate_log_ratio(logs) if len(logs) >= FEWEST_STARTS else None
+
+    def compare_rounds(self, arm: str, cell: CellVerdict) -> Values:
+        """Return an arm's log speed-up in each round, in time order."""
         code = self.pairing.cell_code(cell.class_, cell.load)
         pairs = self.pairing.pairs((self.table.baseline, arm), code, cell.metric)
         is_finite = np.isfinite(pairs.by_round)
         sums = np.where(is_finite, pairs.by_round, 0.0).sum(axis=0)
         counts = is_finite.sum(axis=0)
         logs: Values = sums[counts > 0] / counts[counts > 0]
-        return logs, estimate_log_ratio(logs) if len(logs) >= FEWEST_STARTS else None
+        return logs
 
 
 def is_over_rounds(cell: CellVerdict) -> bool:

@@ -7,10 +7,11 @@ cut.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from tandem.bench.plan.schedule import LoadLevel
 from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.bench.records.terminal_table import WIDTH, format_table
 from tandem.bench.records.terminal_text import wrap_text
@@ -84,16 +85,19 @@ def _format_drift(comparison: RunComparison, drift: AcceptanceDrift) -> list[str
 def _describe_later_run(comparison: RunComparison) -> Iterator[str]:
     """Yield the words of a later run's gains by E2E, and what voids it."""
     name = comparison.after.folder
-    key = ("gain", DECIDING_METRIC)
-    for row in comparison.overall:
-        if (row.kind, row.metric) == key:
-            place = f"over all prompts at {fmt.format_load(row.load)}"
-            yield f"{name}: speed-up of {row.arm} by E2E {place}: {row.verdict}"
-    words = Counter(row.verdict for row in comparison.rows if (row.kind, row.metric) == key)
+    for row in _select_gains(comparison.overall):
+        place = f"over all prompts at {fmt.format_load(row.load)}"
+        yield f"{name}: speed-up of {row.arm} by E2E {place}: {row.verdict}"
+    words = Counter(row.verdict for row in _select_gains(comparison.rows))
     counts = ", ".join(f"{count} {word}" for word, count in words.items())
     yield f"{name}: speed-up by E2E in each class: {counts or 'no gain to compare'}"
     for reason in (*comparison.before.void, *comparison.after.void):
         yield f"void: {name}: {reason}"
+
+
+def _select_gains(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
+    """Return the rows on the speed-up by E2E."""
+    return [row for row in rows if row.kind == "gain" and row.metric == DECIDING_METRIC]
 
 
 def _render_comparison(comparison: RunComparison, width: int) -> Iterator[str]:
@@ -101,22 +105,19 @@ def _render_comparison(comparison: RunComparison, width: int) -> Iterator[str]:
         yield SIMULATED_BAND
     yield from _render_manifests(comparison)
     # a suite may have a class of the same name as all of them
-    overall_rows = [
-        msgspec.structs.replace(row, class_=fmt.ALL_PROMPTS) for row in comparison.overall
-    ]
-    for kind, title in (
-        ("figure", "its own E2E, ms"),
-        ("gain", "its speed-up over its baseline, by E2E"),
-    ):
-        rows = [row for row in (*overall_rows, *comparison.rows) if row.kind == kind]
-        for arm, load in dict.fromkeys((row.arm, row.load) for row in rows):
+    rows = [msgspec.structs.replace(row, class_=fmt.ALL_PROMPTS) for row in comparison.overall]
+    rows += comparison.rows
+    titles = {"figure": "its own E2E, ms", "gain": "its speed-up over its baseline, by E2E"}
+    for kind, title in titles.items():
+        groups: dict[tuple[str, LoadLevel], list[ComparisonRow]] = {}
+        for row in rows:
+            if row.kind == kind:
+                groups.setdefault((row.arm, row.load), []).append(row)
+        for (arm, load), group in groups.items():
+            place = f"{fmt.shorten_text(arm)} at {fmt.format_load(load)}"
             yield ""
-            yield (
-                f"{fmt.shorten_text(arm)} at {fmt.format_load(load)}: {title}; after against before"
-            )
-            yield from _render_table(
-                [row for row in rows if (row.arm, row.load) == (arm, load)], width
-            )
+            yield f"{place}: {title}; after against before"
+            yield from _render_table(group, width)
     if comparison.rows:
         yield ""
         yield MARKS_LEGEND

@@ -103,10 +103,13 @@ def _list_faults(contexts: Iterable[object], document: YamlDocument) -> list[Spe
     for context in contexts:
         # exact type: HostingContext is an ExperimentContext, whose rules judge the experiment
         # itself
-        for rule in (rule for rule in RULES if rule.context_type is type(context)):
+        own_rules = [rule for rule in RULES if rule.context_type is type(context)]
+        for rule in own_rules:
             for finding in rule.judge(context):
-                where = finding.figure.source if finding.figure else None
-                source = f"{where.where}, {where.date}" if where else f"{rule.source}, {rule.date}"
+                source = f"{rule.source}, {rule.date}"
+                if finding.figure and finding.figure.source:
+                    where = finding.figure.source
+                    source = f"{where.where}, {where.date}"
                 fault = document.build_fault(
                     finding.path, finding.got, finding.allowed, finding.change
                 )

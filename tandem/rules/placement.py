@@ -73,7 +73,8 @@ def _find_indivisible_degree(context: ExperimentContext) -> Iterable[RuleFinding
     widths = [model.intermediate_size.value for model in models if model.intermediate_size.value]
     common = math.gcd(*widths)
     highest = min(degree, context.logical_cores())
-    change = f"write {next(value for value in range(highest, 0, -1) if common % value == 0)}"
+    fits = [value for value in range(1, highest + 1) if common % value == 0]
+    change = f"write {fits[-1]}"
     for model in models:
         width = model.intermediate_size
         if width.value is not None and width.value % degree:

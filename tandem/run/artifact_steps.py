@@ -46,7 +46,7 @@ def check_before_money(work: StepWork) -> StepProgress:
         ExternalError: AWS or Kubernetes failed.
     """
     world = work.world
-    request = work.journal.run.request
+    request = work.request
     compile_jobs = list_missing_jobs(work, "artifact")
     jobs = [*list_missing_jobs(work, "model"), *compile_jobs]
     needed: list[tuple[ObjectKind, str]] = [("cronjobs", job) for job in jobs]
@@ -72,7 +72,7 @@ def check_before_money(work: StepWork) -> StepProgress:
 def _list_measuring_objects(work: StepWork) -> list[tuple[ObjectKind, str]]:
     """Return the Deployments and CronJobs that measure and judge."""
     jobs = [MEASURE_JOB, JUDGE_JOB]
-    if work.journal.run.request.llmperf:
+    if work.request.llmperf:
         jobs.append(names.LLMPERF_JOB)
     if work.experiment.quality:
         jobs.append(QUALITY_JOB)

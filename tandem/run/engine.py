@@ -123,7 +123,7 @@ class RunEngine:
         work.jobs = record.jobs
         started_at = record.started_at
         if work.has_lease:  # the hours that a run waited belong to no step
-            started_at = max(started_at, work.journal.run.leases[-1].raised_at)
+            started_at = max(started_at, work.leases[-1].raised_at)
         work.started_at = datetime.fromisoformat(started_at)
         return work
 
@@ -187,7 +187,7 @@ class RunEngine:
         work = self.work
         now = work.world.now()
         self._refused_at = self._refused_at or now
-        is_waited_for = work.has_lease or work.journal.run.request.until == "stage"
+        is_waited_for = work.has_lease or work.request.until == "stage"
         return is_waited_for and now - self._refused_at > REFUSAL_WAIT
 
     def _give_up(self, spec: StepSpec, reason: str, error: Exception) -> StepProgress:
@@ -307,7 +307,7 @@ class RunEngine:
         """
         world = self.work.world
         now = world.now()
-        name = self.work.journal.run.leases[-1].name
+        name = self.work.leases[-1].name
         fleet = observe_fleet(world.clients, world.guard, now)
         self._fleet_looked_at = now
         if fleet.fence is not None and fleet.is_fenced:
@@ -360,10 +360,10 @@ class RunEngine:
 
     def _advance_end(self, work: StepWork) -> StepProgress:
         """Stop everything that the run may have started, then notify people."""
-        if work.journal.run.request.until == "stage":
+        if work.request.until == "stage":
             close_jobs(work)
         elif not fleet_steps.release_fleet(work):
-            return StepProgress(note="the fleet goes to zero", result=work.result)
+            return work.keep_running("the fleet goes to zero")
         state = work.result["state"]
         sentence = work.result.get("verdict") or work.result["reason"]
         title = f"run {work.run} {state}"
@@ -373,9 +373,7 @@ class RunEngine:
             notify_subscribers(work.world.clients, work.world.guard, title, text)
         except CALL_ERRORS as error:
             if work.count_elapsed_s() < NOTIFY_WAIT_S:
-                return StepProgress(
-                    note=f"people are not told yet: {describe_error(error)}", result=work.result
-                )
+                return work.keep_running(f"people are not told yet: {describe_error(error)}")
             note = f"{note}; people were not told: {describe_error(error)}"
         return StepProgress(state="done", note=note, result=work.result)
 

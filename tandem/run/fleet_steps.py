@@ -87,9 +87,7 @@ def raise_nodes(work: StepWork) -> StepProgress:
     fleet = observe_fleet(world.clients, world.guard, now)
     # e.g. just after a raise whose answer was lost
     if fleet.has_node_group and not fleet.is_stable:
-        return StepProgress(
-            note=f"waits for EKS: the node group is {fleet.status}", result=work.result
-        )
+        return work.keep_running(f"waits for EKS: the node group is {fleet.status}")
     unarmed_paths = _accept_unarmed_paths(work, fleet)
     labels = work.result["labels"]
     raise_request = build_raise_request(work, _find_lease_name(work), labels, unarmed_paths)
@@ -134,7 +132,7 @@ def _accept_unarmed_paths(work: StepWork, fleet: FleetState) -> tuple[str, ...]:
         for path in work.world.read_paths(fleet)
         if path.name != "schedule" and path.state == "unarmed"
     ]
-    if paths and not work.journal.run.request.accept_unarmed:
+    if paths and not work.request.accept_unarmed:
         reasons = "; ".join(f"{path.name}: {path.sentence}" for path in paths)
         raise RunEndError(
             f"a path that should stop the fleet would not ({reasons}); --accept-unarmed accepts it"
@@ -153,7 +151,7 @@ def _write_lease(work: StepWork, lease: Lease) -> None:
         deadline=lease.deadline.isoformat(),
         raised_at=lease.created.isoformat(),
     )
-    work.journal.write_run(leases=(*work.journal.run.leases, span))
+    work.journal.write_run(leases=(*work.leases, span))
 
 
 def _find_lease_name(work: StepWork) -> str:
@@ -315,7 +313,7 @@ def release_fleet(work: StepWork) -> bool:
     is_gone = True
     holder = _adopt_lease(work)
     # a run that never had a lease has no server up: what runs is of whoever has the fleet
-    servers = () if holder and not work.journal.run.leases else work.servers
+    servers = () if holder and not work.leases else work.servers
     try:
         close_jobs(work)
         for arm in servers:
@@ -353,7 +351,7 @@ def _adopt_lease(work: StepWork) -> str:
         return ""
     if lease.run.partition(".")[0] != work.run:  # a run's id has no dot
         return lease.run
-    if lease.run not in {span.name for span in work.journal.run.leases}:
+    if lease.run not in {span.name for span in work.leases}:
         _write_lease(work, lease)
     return ""
 
@@ -365,7 +363,7 @@ def end_own_lease(work: StepWork) -> None:
         ExternalError: AWS failed; the next call goes on.
     """
     world = work.world
-    name = work.journal.run.leases[-1].name
+    name = work.leases[-1].name
 
     def wait(span: timedelta) -> None:
         world.beat()
@@ -386,12 +384,12 @@ def end_own_lease(work: StepWork) -> None:
     elif fleet.own_instances and (fleet.lease is None or fleet.lease.run == name):
         wait(timedelta(seconds=10))  # a stop is at work: the reaper ends what is left
         return
-    lease = work.journal.run.leases[-1]
+    lease = work.leases[-1]
     is_late = work.count_elapsed_s() > RELEASE_WAIT_S
     fleet = replace(fleet, now=world.now())
     time = read_node_time(world.clients, world.guard, fleet, lease, is_last=is_late)
     span = msgspec.structs.replace(lease, empty_at=time.ended_at.isoformat(), doubt=time.doubt)
     work.journal.write_run(
-        leases=(*work.journal.run.leases[:-1], span),
+        leases=(*work.leases[:-1], span),
         node_s=work.journal.run.node_s + time.paid_s,
     )

@@ -97,13 +97,17 @@ def read_node_time(
 
 def _sum_times(times: Mapping[str, InstanceTimes], now: datetime) -> NodeTime:
     """Return the time of some instances; one whose end is not known counts until now."""
-    ends = {instance: min(row.ended_at or now, now) for instance, row in times.items()}
-    paid_s = sum(
-        (ends[instance] - row.launched_at).total_seconds() for instance, row in times.items()
-    )
+    ends = []
+    spans_s = []
+    for row in times.values():
+        end = min(row.ended_at or now, now)
+        ends.append(end)
+        spans_s.append((end - row.launched_at).total_seconds())
+    doubt = ""
     unended = sorted(instance for instance, row in times.items() if row.ended_at is None)
-    doubt = f"neither EC2 nor Auto Scaling lists the end of {', '.join(unended)}" if unended else ""
-    return NodeTime(paid_s=paid_s, ended_at=max(ends.values(), default=now), doubt=doubt)
+    if unended:
+        doubt = f"neither EC2 nor Auto Scaling lists the end of {', '.join(unended)}"
+    return NodeTime(paid_s=sum(spans_s), ended_at=max(ends, default=now), doubt=doubt)
 
 
 def _find_first_launch(lease: LeaseSpan) -> datetime:

@@ -104,13 +104,15 @@ class RequestInbox:
         Raises:
             ExternalError: S3 failed.
         """
-        rows = dict[str, tuple[int, datetime | None]]()
-        for prefix in (REQUESTS_PREFIX, STAGE_REQUESTS_PREFIX):
-            rows |= {key: (size, at) for key, size, at in self.file.list_keys(prefix)}
+        list_keys = self.file.list_keys
+        rows = [*list_keys(REQUESTS_PREFIX), *list_keys(STAGE_REQUESTS_PREFIX)]
+        keys = {key for key, _, _ in rows}
         items = []
-        for key, (size, at) in rows.items():
+        for key, size, at in rows:
+            if key.endswith(".answer.json") or answer_key(key) in keys:
+                continue
             match = _KEY.fullmatch(key)
-            if match and at and not key.endswith(".answer.json") and answer_key(key) not in rows:
+            if match and at:
                 items.append(InboxItem(key=key, size=size, written_at=at, **match.groupdict()))
         return sorted(items, key=lambda item: (item.written_at, item.key))
 

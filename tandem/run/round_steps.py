@@ -64,7 +64,7 @@ def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -
     """Return the task of a bench Job."""
     environment = work.world.environment
     experiment = work.experiment
-    request = work.journal.run.request
+    request = work.request
     capacity = environment.capacity
     confirmed = list_confirmed(work.steps.values())
     arms = tuple(
@@ -122,7 +122,7 @@ def measure_round(work: StepWork) -> StepProgress:
     change = _describe_change(work)
     if look.state == "running" and not change:
         note = look.words or f"measures for {int(work.count_elapsed_s() // 60)} min"
-        return StepProgress(note=note, result=work.result)
+        return work.keep_running(note)
 
     reason = change or look.words or "its Job left no records"
     if measured is not None:
@@ -171,7 +171,7 @@ def _start_round(work: StepWork, number: int) -> StepProgress:
         variables={TASK_VARIABLE: msgspec.json.encode(task).decode()},
         digest=next(filter(None, digests), ""),
     )
-    return StepProgress(note=f"attempt {work.attempts} begins", result=work.result)
+    return work.keep_running(f"attempt {work.attempts} begins")
 
 
 def _read_servers_before(work: StepWork) -> dict[str, ServerState]:
@@ -215,7 +215,7 @@ def _prepare_round(work: StepWork, number: int) -> StepProgress:
     former_job = name_job(work.run, MEASURE_JOB, _count_job(work, number))
     # it may still send requests to the servers
     if work.attempts and not has_ended(work, former_job):
-        return StepProgress(note=f"waits for {former_job} to go", result=work.result)
+        return work.keep_running(f"waits for {former_job} to go")
     return _begin_attempt(
         work,
         check_servers,
@@ -234,13 +234,13 @@ def _begin_attempt(
     """Record the servers before the Job of an attempt is made, or return why it has to wait."""
     silence = _describe_silence(work)
     if silence:
-        return StepProgress(note=silence, result=work.result)
+        return work.keep_running(silence)
     progress = check(work)
     if progress.state != "done":
         return progress
     servers = read_serving_servers(work)
     if not servers:
-        return StepProgress(note=SERVER_LEFT, result=work.result)
+        return work.keep_running(SERVER_LEFT)
     result = {**result, "before": msgspec.to_builtins(servers)}
     return StepProgress(note=note, result=result, attempts=work.attempts + 1)
 
@@ -321,7 +321,7 @@ def run_llmperf(work: StepWork) -> StepProgress:
         return StepProgress(state="done", note=f"{place}/", result={"job": job})
     if look.state == "absent":
         start_job(work, names.LLMPERF_JOB, 1)
-    return StepProgress(note=look.words or "llmperf runs", result=work.result)
+    return work.keep_running(look.words or "llmperf runs")
 
 
 def ask_tasks(work: StepWork) -> StepProgress:
@@ -346,7 +346,7 @@ def ask_tasks(work: StepWork) -> StepProgress:
         start_job(work, QUALITY_JOB, work.result["number"], variables={SERVERS_VARIABLE: servers})
     change = _describe_change(work)
     if look.state in {"absent", "running"} and not (is_stored or is_late or change):
-        return StepProgress(note=look.words or "asks the tasks", result=work.result)
+        return work.keep_running(look.words or "asks the tasks")
     end: dict[str, Any] = {
         "words": change or look.words or "its Job left no answers",
         "is_stored": is_stored and not change,
@@ -360,7 +360,7 @@ def ask_tasks(work: StepWork) -> StepProgress:
 def _end_attempt(work: StepWork, job: str) -> StepProgress:
     """Close the Job of an attempt; end the step, or let another attempt follow."""
     if not has_ended(work, job):  # it may still send requests to the servers
-        return StepProgress(note=f"waits for {job} to go", result=work.result)
+        return work.keep_running(f"waits for {job} to go")
     end = work.result["end"]
     tries = work.result["tries"]
     if end["is_stored"]:
@@ -430,7 +430,7 @@ def judge_run(work: StepWork) -> StepProgress:
     """
     attempt = work.attempts
     if work.has_lease and not work.pair and not release_fleet(work):  # a verdict needs no node
-        return StepProgress(note="the fleet goes to zero first", result=work.result)
+        return work.keep_running("the fleet goes to zero first")
     if not attempt or work.result.get("phase") == "again":
         return StepProgress(
             note=f"attempt {attempt + 1}", result={"phase": "judge"}, attempts=attempt + 1
@@ -450,9 +450,9 @@ def judge_run(work: StepWork) -> StepProgress:
         )
         variables = {TASK_VARIABLE: msgspec.json.encode(task).decode()}
         start_job(work, JUDGE_JOB, number, variables=variables)
-        return StepProgress(note="begins", result=work.result)
+        return work.keep_running("begins")
     if look.state == "running":
-        return StepProgress(note=look.words or "judges", result=work.result)
+        return work.keep_running(look.words or "judges")
     judgment = read_judgment(work) if look.state == "succeeded" else None
     close_job(work, name)
     if judgment is not None:

@@ -237,11 +237,14 @@ class RunClient:
         with name_people(self.environment, "engineer"):
             for key, _, _ in self.file.list_keys(prefix):
                 job = key.removeprefix(prefix).removesuffix(".txt")
-                if jobs is None or job in jobs:
-                    with convert_call_errors(f"reading {key}", self.config.url(key), "try again"):
-                        stored = read_object(self.clients, self.config, key)
-                    for text in stored.body.decode(errors="replace").splitlines() if stored else ():
-                        yield LogLine(None, job, text)
+                if jobs is not None and job not in jobs:
+                    continue
+                with convert_call_errors(f"reading {key}", self.config.url(key), "try again"):
+                    stored = read_object(self.clients, self.config, key)
+                if stored is None:
+                    continue
+                for text in stored.body.decode(errors="replace").splitlines():
+                    yield LogLine(None, job, text)
 
 
 def _is_of_jobs(pod: str, jobs: Collection[str] | None) -> bool:

@@ -21,7 +21,14 @@ from tandem.run.cluster import ClusterApi
 from tandem.run.journal import RunJournal
 from tandem.run.run_keys import lease_run, pair_run
 from tandem.run.run_plan import LEASE_MARGIN_MINUTES, BucketGaps, RunPlanInputs
-from tandem.run.run_values import RunState, StepRecord, StepState, select_pair
+from tandem.run.run_values import (
+    LeaseSpan,
+    RunRequest,
+    RunState,
+    StepRecord,
+    StepState,
+    select_pair,
+)
 
 LEASE_MARGIN_S = 60 * LEASE_MARGIN_MINUTES
 
@@ -128,6 +135,16 @@ class StepWork:
         return self.journal.run.run
 
     @property
+    def request(self) -> RunRequest:
+        """The request that began the run."""
+        return self.journal.run.request
+
+    @property
+    def leases(self) -> tuple[LeaseSpan, ...]:
+        """The run's leases, the oldest first."""
+        return self.journal.run.leases
+
+    @property
     def namespace(self) -> str:
         """The experiment's namespace."""
         return names.experiment_namespace(self.experiment)
@@ -159,31 +176,34 @@ class StepWork:
     def plan_inputs(self) -> RunPlanInputs:
         """Inputs of this run's plan, as if nothing were missing. A resume makes new work."""
         world = self.world
-        request = self.journal.run.request
         return RunPlanInputs(
             environment=world.environment,
             experiment=self.experiment,
             catalogue=world.catalogue,
             gaps=BucketGaps(),
-            request=request,
+            request=self.request,
         )
 
     @property
     def lease_number(self) -> int:
         """Number of the run's lease, from 1; of the next one if the last is over."""
-        return len(self.journal.run.leases) + (not self.has_lease)
+        return len(self.leases) + (not self.has_lease)
 
     @property
     def lease_name(self) -> str:
         """Name of the run's lease, or of the one that it would request first."""
         if self.has_lease:
-            return self.journal.run.leases[-1].name
+            return self.leases[-1].name
         return lease_run(self.run, self.lease_number)
 
     @property
     def has_lease(self) -> bool:
         """Whether a lease of the run may have nodes."""
         return self.journal.run.has_lease
+
+    def keep_running(self, note: str) -> StepProgress:
+        """Return that the step goes on as it is."""
+        return StepProgress(note=note, result=self.result)
 
     def require_seat(self) -> None:
         """Continue only if this runner may still act; called directly before a call of the guard.
@@ -208,9 +228,7 @@ class StepWork:
         """Return the seconds to the lease's deadline; None without a lease."""
         if not self.has_lease:
             return None
-        return (
-            datetime.fromisoformat(self.journal.run.leases[-1].deadline) - self.world.now()
-        ).total_seconds()
+        return (datetime.fromisoformat(self.leases[-1].deadline) - self.world.now()).total_seconds()
 
     def require_lease_s(self, needed_s: float, what: str) -> None:
         """Continue only if the lease lasts so long, plus its reserve for the way to zero.

@@ -140,7 +140,7 @@ class Runner:
         )
         self.file.write(RUNNER_KEY, beat)
         if work and work.has_lease:
-            key = heartbeat_key(work.journal.run.leases[-1].name)
+            key = heartbeat_key(work.leases[-1].name)
             self.file.read(key, LeaseBeat)
             with suppress(LostRunError):  # runner.json identifies another runner
                 self.file.write(key, LeaseBeat(at=now.isoformat()))

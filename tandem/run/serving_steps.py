@@ -80,7 +80,7 @@ def scale_in_order(work: StepWork, arms: Sequence[str]) -> StepProgress:
                 raise RunEndError(
                     f"{arm} has no devices after {CLAIM_WAIT_S // 60} min: {trouble}; {advice}"
                 )
-            return StepProgress(note=f"{arm} waits for its devices: {trouble}", result=work.result)
+            return work.keep_running(f"{arm} waits for its devices: {trouble}")
     _end_wait(work)
     return StepProgress(state="done", note=describe_placements(servers, arms))
 
@@ -141,7 +141,7 @@ def wait_until_ready(work: StepWork) -> StepProgress:
             raise RunEndError(f"{name} is not ready after {READY_WAIT_S // 60} min: {trouble}")
         details.append(f"{name} ({trouble})" if trouble else name)
     if waiting:
-        return StepProgress(note=f"waits for {', '.join(details)}", result=work.result)
+        return work.keep_running(f"waits for {', '.join(details)}")
     return StepProgress(state="done", note=f"{len(servers)} servers answer")
 
 
@@ -208,16 +208,14 @@ def restart_servers(work: StepWork) -> StepProgress:
             raise RunEndError(
                 f"{', '.join(leaving) or 'claims'} did not go in {DOWN_WAIT_S // 60} min"
             )
-        return StepProgress(
-            note=f"waits for {', '.join(leaving) or 'claims'} to go", result=work.result
-        )
+        return work.keep_running(f"waits for {', '.join(leaving) or 'claims'} to go")
     return _finish_restart(work)
 
 
 def _begin_restart(work: StepWork) -> StepProgress:
     """Record which pods must go; servers started by a new lease have measured no round and stay."""
     steps = work.journal.steps
-    lease = work.journal.run.leases[-1]
+    lease = work.leases[-1]
     last_end = max(
         str(step.ended_at)
         for name, step in steps.items()
@@ -253,7 +251,7 @@ def _finish_restart(work: StepWork) -> StepProgress:
     for advance in (partial(scale_in_order, work, order), partial(check_servers, work)):
         progress = advance()
         if progress.state != "done":
-            return StepProgress(note=progress.note, result=work.result)
+            return work.keep_running(progress.note)
     result = work.result
     servers = read_servers(work)
     same = [

@@ -52,7 +52,7 @@ def count_rounds(request: RunRequest) -> int:
 
 def list_steps(work: StepWork) -> list[StepSpec]:
     """Return a run's steps in order, up to its last; a sweep's as far as its pairs are chosen."""
-    match work.journal.run.request.until:
+    match work.request.until:
         case "stage":
             return list(_list_free_steps(artifact_steps.check_bucket))
         case "compile":
@@ -103,7 +103,7 @@ def _count_compile_waves(work: StepWork) -> int:
     """Return how many sets of Jobs, as many as nodes hold, compile every artifact of the step."""
     inputs = work.plan_inputs
     experiment = work.experiment
-    is_pair = experiment.sweep is not None and work.journal.run.request.until == "judge"
+    is_pair = experiment.sweep is not None and work.request.until == "judge"
     artifacts = 2 if is_pair else len(experiment.all_variants())
     slots = max(1, inputs.nodes * inputs.count_slots(experiment.compile))
     return math.ceil(artifacts / slots)
@@ -116,7 +116,7 @@ def _list_measuring_steps(work: StepWork) -> Iterator[StepSpec]:
     yield _build_lease_step(work, "serve", serving_steps.start_servers)
     yield from _list_answer_steps(work)
 
-    request = work.journal.run.request
+    request = work.request
     starts = assign_starts(request.rounds, request.control_rounds, request.starts)
     for number, round_step in enumerate(_list_round_steps(request)):
         if number and starts[number] != starts[number - 1]:
@@ -171,7 +171,7 @@ def _list_pair_steps(work: StepWork, pair: PairState) -> Iterator[StepSpec]:
         _build_lease_step(work, "serve", sweep_steps.start_pair),
         *_list_answer_steps(work),
     ]
-    measure_steps = list(_list_round_steps(work.journal.run.request))
+    measure_steps = list(_list_round_steps(work.request))
     if work.plan_inputs.asks_leaders_only:  # a cheaper judgment comes before the tasks
         measure_steps.append(_build_step(RANK_STEP, round_steps.judge_run))
     if work.experiment.quality:

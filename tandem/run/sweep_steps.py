@@ -170,7 +170,7 @@ def count_spent_usd(work: StepWork) -> float:
 
 def _describe_used_budget(work: StepWork) -> str:
     """Return that the budget is used, verdict and way to zero included; empty if not or without."""
-    budget_usd = work.journal.run.request.budget_usd
+    budget_usd = work.request.budget_usd
     needed_usd = count_spent_usd(work) + _price_minutes(work, JUDGE_MINUTES + END_MINUTES)
     if budget_usd and needed_usd >= budget_usd:
         return f"the budget of {budget_usd:.2f} USD is used"
@@ -184,7 +184,7 @@ def decide_winner(work: StepWork) -> StepProgress:
         ExternalError: AWS or Kubernetes failed.
     """
     if work.has_lease and not release_fleet(work):  # a decision needs no node
-        return StepProgress(note="the fleet goes to zero first", result=work.result)
+        return work.keep_running("the fleet goes to zero first")
     record = build_record(work)
     result = {
         "sentence": record.sentence,
@@ -232,7 +232,7 @@ def build_record(work: StepWork) -> SweepRecord:
         winner=winner,
         output_note=output_note,
         candidates=candidates,
-        budget_usd=work.journal.run.request.budget_usd,
+        budget_usd=work.request.budget_usd,
         node_minutes=work.journal.run.node_s / 60,
         compile_minutes=sum(row.compile_minutes for row in candidates),
         usd=count_spent_usd(work),
@@ -265,7 +265,7 @@ def _count_rejections(pairs: Sequence[PairState]) -> str:
 def _record_pair(
     work: StepWork, candidate: SweepCandidate, pair: PairState, result: CandidateResult | None
 ) -> CandidateRecord:
-    leases = work.journal.run.leases
+    leases = work.leases
     minutes = pair.sum_minutes(leases)
     state: Literal["failed", "rejected", "measured"] = "measured"
     reason = ""
@@ -367,8 +367,8 @@ def _read_law(work: StepWork) -> CommitLaw:
 
 def _find_budget_fault(work: StepWork, pairs: Sequence[PairState]) -> str:
     """Return why the budget pays for no other pair as costly as the longest; empty if it does."""
-    budget_usd = work.journal.run.request.budget_usd
-    minutes = max((pair.sum_minutes(work.journal.run.leases) for pair in pairs), default=0.0)
+    budget_usd = work.request.budget_usd
+    minutes = max((pair.sum_minutes(work.leases) for pair in pairs), default=0.0)
     needed_usd = count_spent_usd(work) + _price_minutes(work, minutes + JUDGE_MINUTES + END_MINUTES)
     if not budget_usd or needed_usd <= budget_usd:
         return ""

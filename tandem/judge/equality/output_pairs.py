@@ -105,8 +105,10 @@ class OutputMatcher:
         rows = np.concatenate([self.find_answer_rows(arm) for arm in arms])
         keys = (table.start_s, table.repeat, table.round, self.strata)
         rows = rows[np.lexsort([key[rows] for key in keys])]
-        is_next = self.strata[rows[1:]] == self.strata[rows[:-1]]
-        return self._build_pairs(rows[:-1][is_next], rows[1:][is_next], 0)
+        first = rows[:-1]
+        second = rows[1:]
+        is_next = self.strata[first] == self.strata[second]
+        return self._build_pairs(first[is_next], second[is_next], 0)
 
     def find_answer_rows(self, arm: str) -> IntArray:
         """Return the rows of an arm that succeeded; of a repeated request the later one."""
