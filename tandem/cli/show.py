@@ -183,10 +183,11 @@ def _list_money_rows(
         columns = max(len(label) for label, _ in bill)
         for number, (label, figure) in enumerate(bill):
             yield "" if number else "cost", f"{label:<{columns}}  {figure}"
-    if cost is not None and verbose:
-        parts = [*list_cost_rows(cost), ("", "of which watching, at most:")]
-        parts += monitoring_cost.list_cost_rows(inputs.watching_costs[environment.name])
-        yield from (("", VerbatimText(f"{usd}  {part}")) for usd, part in parts)
+        if verbose:
+            parts = [*list_cost_rows(cost), ("", "of which watching, at most:")]
+            parts += monitoring_cost.list_cost_rows(inputs.watching_costs[environment.name])
+            for usd, part in parts:
+                yield "", VerbatimText(f"{usd}  {part}")
     yield "", f"a run at {format_price(environment.capacity)}, guard.max_hours"
 
 

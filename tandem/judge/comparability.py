@@ -139,11 +139,11 @@ def count_failures(pairing: RequestPairing, baseline: str, variant: str) -> Cell
     """Count the requests that two arms got in the same rounds, and how many of them failed."""
     table = pairing.table
     rounds, round_ = np.unique(table.round, return_inverse=True)
-    turn = pairing.cell_codes() * len(rounds) + round_
+    turns = pairing.cell_codes() * len(rounds) + round_
     masks = [pairing.row_mask() & table.arm_mask(arm) for arm in (baseline, variant)]
-    turn_count = pairing.cell_count * len(rounds)
-    has_arm = [np.bincount(turn[mask], minlength=turn_count) > 0 for mask in masks]
-    has_both = (has_arm[0] & has_arm[1])[turn]
+    has_both = np.ones(len(table), bool)
+    for mask in masks:
+        has_both &= np.isin(turns, turns[mask])
     return _count_cells(pairing, [mask & has_both for mask in masks], table.failed)
 
 

@@ -203,6 +203,11 @@ def format_times(value: float | None) -> str:
     return f"{format_number(value)}{TIMES}"
 
 
+def format_speed_up(ratio: RatioEstimate | None) -> str:
+    """Return a speed-up without its interval; a dash for none."""
+    return format_times(ratio.value if ratio else None)
+
+
 def format_interval(ratio: RatioEstimate | None) -> str:
     """Return the ends of an interval; a dash where it has none."""
     if ratio is None or ratio.low is None or ratio.high is None:

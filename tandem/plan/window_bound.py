@@ -53,16 +53,13 @@ def bound_tokens(law: CommitLaw, measurements: Sequence[WindowTokens], window: i
 
     shorter = [count for count in sorted(points) if count < drafted]
     longer = [count for count in sorted(points) if count > drafted]
-    bounds = [1.0 + drafted, *(points[count] for count in longer[:1])]
+    bounds = [1.0 + drafted]
+    if longer:
+        bounds.append(points[longer[0]])
     if len(longer) > 1:
-        bounds.append(
-            points[longer[0]] - (longer[0] - drafted) * _find_slope(points, longer[0], longer[1])
-        )
+        bounds.append(_extend_line(points, longer[0], longer[1], drafted))
     if len(shorter) > 1:
-        bounds.append(
-            points[shorter[-1]]
-            + (drafted - shorter[-1]) * _find_slope(points, shorter[-2], shorter[-1])
-        )
+        bounds.append(_extend_line(points, shorter[-1], shorter[-2], drafted))
     elif longer:
         bounds.append(_predict_shorter(points[longer[0]], longer[0], drafted))
     return max(1.0, min(bounds))
@@ -81,10 +78,13 @@ def _list_points(law: CommitLaw, measurements: Iterable[WindowTokens]) -> dict[i
     return {0: 1.0} | {count: fmean(tokens) for count, tokens in values.items() if count}
 
 
-def _find_slope(points: Mapping[int, float], left: int, right: int) -> float:
-    """Return the tokens that a position adds; noise may put a share outside of 0 to 1."""
-    slope = (points[right] - points[left]) / (right - left)
-    return min(1.0, max(0.0, slope))
+def _extend_line(points: Mapping[int, float], near: int, far: int, drafted: int) -> float:
+    """Return the tokens at a number of drafts, on the line through two points.
+
+    Noise may put the share of a position outside of 0 to 1.
+    """
+    slope = (points[far] - points[near]) / (far - near)
+    return points[near] + (drafted - near) * min(1.0, max(0.0, slope))
 
 
 def _predict_shorter(tokens: float, longer: int, shorter: int) -> float:

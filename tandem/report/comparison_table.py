@@ -76,7 +76,7 @@ def _format_drift(comparison: RunComparison, drift: AcceptanceDrift) -> list[str
         drift.arm,
         fmt.format_number(drift.before),
         fmt.format_number(drift.after),
-        fmt.format_times(drift.ratio.value if drift.ratio else None),
+        fmt.format_speed_up(drift.ratio),
         fmt.format_interval(drift.ratio),
         drift.word,
     ]
@@ -202,4 +202,4 @@ def _mark_verdict(row: ComparisonRow | None) -> str:
 
 
 def _format_ratio(row: ComparisonRow | None) -> str:
-    return fmt.format_times(row.speed_up.value if row and row.speed_up else None)
+    return fmt.format_speed_up(row.speed_up if row else None)

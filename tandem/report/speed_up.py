@@ -204,7 +204,7 @@ def _format_figures(cell: schema.CellVerdict, tail: schema.TailSpeedUp | None) -
     yield from (f"{cell.prompts:,}", f"{cell.rounds:,}")
     for value in (figures.baseline, figures.measured):
         yield f"{fmt.format_number(value)} {unit}" if value is not None else fmt.ABSENT
-    yield fmt.format_times(figures.speed_up.value if figures.speed_up else None)
+    yield fmt.format_speed_up(figures.speed_up)
     yield fmt.format_interval(figures.speed_up)
     yield fmt.format_number(figures.adjusted_p)
     yield fmt.format_times(cell.noise_floor)

@@ -66,8 +66,9 @@ def _render_verdict(verdict: Verdict, width: int, *, verbose: bool) -> Iterator[
         variant = fmt.shorten_text(headline.variant, 30)
         yield f"{variant} against {baseline}: {fmt.format_verdict(headline)}"
         yield headline.sentence
-        lines = (fmt.describe_output(verdict, headline), fmt.describe_rare_requests(headline))
-        yield from filter(None, lines)
+        yield fmt.describe_output(verdict, headline)
+        if headline.requests:
+            yield fmt.describe_rare_requests(headline)
         yield ""
     yield from _render_arms(verdict, width)
     for headline in verdict.headlines:
@@ -93,11 +94,14 @@ def _render_limits(verdict: Verdict, *, verbose: bool) -> Iterator[str]:
     limits: dict[str, None] = {}
     for headline in verdict.headlines:
         limits |= dict.fromkeys(headline.reasons)
-    shown = list(limits) if verbose else list(limits)[:MOST_LIMITS]
-    if limits:
-        yield "limits"
-        hidden_count = len(limits) - len(shown)
-        yield from _list_items(shown + [f"and {hidden_count} more"] * (hidden_count > 0))
+    if not limits:
+        return
+    shown = list(limits)
+    if len(limits) > MOST_LIMITS and not verbose:
+        shown = shown[:MOST_LIMITS]
+        shown.append(f"and {len(limits) - MOST_LIMITS} more")
+    yield "limits"
+    yield from _list_items(shown)
 
 
 def _list_items(sentences: Iterable[str]) -> Iterator[str]:
@@ -157,13 +161,12 @@ def _render_cells(headline: Headline, verdict: Verdict, width: int) -> Iterator[
     rows = list(_format_overall_rows(verdict, headline, parts, has_loads=has_loads))
     by_place = {(cell.variant, cell.class_, cell.load, cell.metric): cell for cell in verdict.cells}
     for cell in own_cells:
+        place = (cell.variant, cell.class_, cell.load)
+        marks = [_format_mark(by_place.get((*place, metric))) for metric in parts]
         name = _name_row(cell.class_, cell.load, has_loads=has_loads)
-        part_cells = [
-            by_place.get((cell.variant, cell.class_, cell.load, metric)) for metric in parts
-        ]
-        rows.append([name, *_format_speed_up(cell), cell.verdict, *map(_format_mark, part_cells)])
-    metric_heading = f"by {fmt.format_metric_unit(headline.metric)}"
-    heads = ["class", "base", "variant", "speed-up", fmt.format_level(verdict), metric_heading]
+        rows.append([name, *_format_speed_up(cell), cell.verdict, *marks])
+    heads = ["class", "base", "variant", "speed-up", fmt.format_level(verdict)]
+    heads.append(f"by {fmt.format_metric_unit(headline.metric)}")
     heads += [fmt.format_metric(metric) for metric in parts]
     yield from format_table(heads, rows, numbers=(1, 2, 3, 4, 6, 7), width=width)
     yield MARKS_LEGEND if parts == _PARTS["e2e_ms"] else _TPOT_MARKS_LEGEND
@@ -200,9 +203,12 @@ def _format_overall_rows(
 
 def _format_speed_up(cell: CellVerdict) -> list[str]:
     """Return both medians, the speed-up and its interval."""
-    speed_up = fmt.format_times(cell.speed_up.value if cell.speed_up else None)
-    interval = fmt.format_interval(cell.speed_up).replace(" to ", "\u2013")
-    return [fmt.format_number(cell.baseline), fmt.format_number(cell.measured), speed_up, interval]
+    return [
+        fmt.format_number(cell.baseline),
+        fmt.format_number(cell.measured),
+        fmt.format_speed_up(cell.speed_up),
+        fmt.format_interval(cell.speed_up).replace(" to ", "\u2013"),
+    ]
 
 
 def _render_all_cells(headline: Headline, verdict: Verdict, width: int) -> Iterator[str]:
@@ -231,8 +237,8 @@ def _render_outputs(verdict: Verdict) -> Iterator[str]:
         yield equality.sentence
         yield ""
     for task in verdict.quality:
-        variant, name = (fmt.shorten_text(text, 60) for text in (task.variant, task.task))
-        yield f"quality of {variant} on {name}: {task.word}"
+        variant = fmt.shorten_text(task.variant, 60)
+        yield f"quality of {variant} on {fmt.shorten_text(task.task, 60)}: {task.word}"
         yield fmt.describe_quality(task, verdict.baseline)
         yield ""
 
@@ -260,8 +266,9 @@ def _render_acceptance(verdict: Verdict, width: int) -> Iterator[str]:
     heads = ["acceptance: class", "arm", "tokens/step", "steps/token", "from"]
     cells = []
     for row in rows[:MOST_ROWS]:
-        figures = map(fmt.format_number, (row.acceptance_length, row.target_steps_per_token))
-        cells.append([row.class_, fmt.shorten_text(row.arm, 20), *figures, row.method])
+        length = fmt.format_number(row.acceptance_length)
+        steps = fmt.format_number(row.target_steps_per_token)
+        cells.append([row.class_, fmt.shorten_text(row.arm, 20), length, steps, row.method])
     yield from format_table(heads, cells, numbers=(2, 3), width=width)
     yield from _count_omitted(len(rows), MOST_ROWS, "rows")
     yield ""
@@ -280,7 +287,8 @@ def _render_cost(verdict: Verdict) -> Iterator[str]:
 
 def _render_routing(verdict: Verdict, width: int) -> Iterator[str]:
     for row in verdict.routing:
-        baseline, variant = (fmt.shorten_text(name, 40) for name in (verdict.baseline, row.variant))
+        baseline = fmt.shorten_text(verdict.baseline, 40)
+        variant = fmt.shorten_text(row.variant, 40)
         yield f"routing between {baseline} and {variant} at {fmt.format_load(row.load)}"
         classes_by_arm: dict[str, list[str]] = {}
         for route in row.routes:
@@ -300,10 +308,15 @@ def _render_routing(verdict: Verdict, width: int) -> Iterator[str]:
 
 def _format_saving(saving: RoutingSaving) -> list[str]:
     usd = saving.usd_per_1000_requests
-    row = [f"all on {fmt.shorten_text(saving.against, 30)}"]
-    for ratio in (saving.mean, saving.p90):
-        row += [fmt.format_times(ratio.value), fmt.format_interval(ratio)]
-    return [*row, fmt.ABSENT if usd is None else f"{usd:.4f}", saving.word]
+    return [
+        f"all on {fmt.shorten_text(saving.against, 30)}",
+        fmt.format_speed_up(saving.mean),
+        fmt.format_interval(saving.mean),
+        fmt.format_speed_up(saving.p90),
+        fmt.format_interval(saving.p90),
+        fmt.ABSENT if usd is None else f"{usd:.4f}",
+        saving.word,
+    ]
 
 
 def _count_omitted(count: int, limit: int, noun: str) -> Iterator[str]:
@@ -315,4 +328,4 @@ def _format_mark(cell: CellVerdict | None) -> str:
     """Return a speed-up with the sign of its verdict."""
     if cell is None or cell.speed_up is None:
         return fmt.ABSENT
-    return f"{fmt.format_times(cell.speed_up.value)}{MARKS[cell.verdict]:<1}"
+    return f"{fmt.format_speed_up(cell.speed_up)}{MARKS[cell.verdict]:<1}"

@@ -69,18 +69,19 @@ def scale_in_order(work: StepWork, arms: Sequence[str]) -> StepProgress:
         if not pods:
             work.world.cluster.scale_deployment(work.namespace, arm, 1)
         server = servers.get(arm)
-        if server is None or not server.claim:
-            trouble = "no pod yet"
-            if server is not None:
-                trouble = server.trouble or UNALLOCATED
-            _begin_wait(work, f"devices of {arm}")
-            wait_s = min(_count_wait_s(work), _count_age_s(work, pods))
-            if wait_s > CLAIM_WAIT_S:
-                advice = "see docs/runbook-serving.md#not-ready"
-                raise RunEndError(
-                    f"{arm} has no devices after {CLAIM_WAIT_S // 60} min: {trouble}; {advice}"
-                )
-            return work.keep_running(f"{arm} waits for its devices: {trouble}")
+        if server is not None and server.claim:
+            continue
+        trouble = "no pod yet"
+        if server is not None:
+            trouble = server.trouble or UNALLOCATED
+        _begin_wait(work, f"devices of {arm}")
+        wait_s = min(_count_wait_s(work), _count_age_s(work, pods))
+        if wait_s > CLAIM_WAIT_S:
+            advice = "see docs/runbook-serving.md#not-ready"
+            raise RunEndError(
+                f"{arm} has no devices after {CLAIM_WAIT_S // 60} min: {trouble}; {advice}"
+            )
+        return work.keep_running(f"{arm} waits for its devices: {trouble}")
     _end_wait(work)
     return StepProgress(state="done", note=describe_placements(servers, arms))
 
@@ -88,11 +89,8 @@ def scale_in_order(work: StepWork, arms: Sequence[str]) -> StepProgress:
 def _begin_wait(work: StepWork, target: str) -> None:
     """Write down that the step waits for a target, unless it does already; the journal keeps it."""
     if work.result.get("waits_for") != target:
-        work.result = {
-            **work.result,
-            "waits_for": target,
-            "waits_since": work.world.now().isoformat(),
-        }
+        since = work.world.now().isoformat()
+        work.result = {**work.result, "waits_for": target, "waits_since": since}
 
 
 def _count_wait_s(work: StepWork) -> float:
@@ -139,7 +137,8 @@ def wait_until_ready(work: StepWork) -> StepProgress:
             )
         if work.count_elapsed_s() > READY_WAIT_S:
             raise RunEndError(f"{name} is not ready after {READY_WAIT_S // 60} min: {trouble}")
-        details.append(f"{name} ({trouble})" if trouble else name)
+        detail = f"{name} ({trouble})" if trouble else name
+        details.append(detail)
     if waiting:
         return work.keep_running(f"waits for {', '.join(details)}")
     return StepProgress(state="done", note=f"{len(servers)} servers answer")
@@ -204,11 +203,10 @@ def restart_servers(work: StepWork) -> StepProgress:
     if leaving or (work.result["phase"] == "down" and _has_claims(work, uids)):
         for arm in work.arms:
             work.world.cluster.scale_deployment(work.namespace, arm, 0)
+        leaving_text = ", ".join(leaving) or "claims"
         if work.count_elapsed_s() > DOWN_WAIT_S:
-            raise RunEndError(
-                f"{', '.join(leaving) or 'claims'} did not go in {DOWN_WAIT_S // 60} min"
-            )
-        return work.keep_running(f"waits for {', '.join(leaving) or 'claims'} to go")
+            raise RunEndError(f"{leaving_text} did not go in {DOWN_WAIT_S // 60} min")
+        return work.keep_running(f"waits for {leaving_text} to go")
     return _finish_restart(work)
 
 
@@ -216,12 +214,12 @@ def _begin_restart(work: StepWork) -> StepProgress:
     """Record which pods must go; servers started by a new lease have measured no round and stay."""
     steps = work.journal.steps
     lease = work.leases[-1]
-    last_end = max(
-        str(step.ended_at)
+    ends = [
+        step.ended_at
         for name, step in steps.items()
         if name.startswith(ROUND_STEP) and step.ended_at
-    )
-    if lease.raised_at > last_end:
+    ]
+    if lease.raised_at > max(ends):
         return StepProgress(state="done", note="the new lease started the servers anew")
     placements = {name: server.placement for name, server in read_servers(work).items()}
     uids = sorted(chain.from_iterable(_list_uids(work, arm) for arm in work.arms))
@@ -244,25 +242,22 @@ def _list_uids(work: StepWork, arm: str) -> set[str]:
 
 
 def _finish_restart(work: StepWork) -> StepProgress:
-    since = work.world.now().isoformat() if work.result["phase"] == "down" else work.result["since"]
-    work.result = result = {**work.result, "phase": "up", "since": since}
+    if work.result["phase"] == "down":
+        work.result = {**work.result, "phase": "up", "since": work.world.now().isoformat()}
     work.restart_clock()
     order = list_scale_order(work, count_starts(work) + work.lease_number)
     for advance in (partial(scale_in_order, work, order), partial(check_servers, work)):
         progress = advance()
         if progress.state != "done":
             return work.keep_running(progress.note)
-    result = work.result
+
+    former = work.result["former"]
     servers = read_servers(work)
-    same = [
-        name for name, server in servers.items() if server.placement == result["former"].get(name)
-    ]
+    same = [name for name, server in servers.items() if server.placement == former.get(name)]
     note = describe_placements(servers, work.arms)
     if same and work.attempts < MAX_SWAPS:
-        return StepProgress(
-            note=f"{note}: the same halves, once more", result={**result, "phase": "again"}
-        )
-    kept = ""
+        result = {**work.result, "phase": "again"}
+        return StepProgress(note=f"{note}: the same halves, once more", result=result)
     if same:
-        kept = f"; {', '.join(same)} kept the devices after {work.attempts} tries"
-    return StepProgress(state="done", note=f"{note}{kept}", result={"kept": same})
+        note += f"; {', '.join(same)} kept the devices after {work.attempts} tries"
+    return StepProgress(state="done", note=note, result={"kept": same})

@@ -28,7 +28,9 @@ def list_nodes(account: AccountClients, node_group: str) -> dict[str, str]:
     Raises:
         ExternalError: EC2 does not list the instances.
     """
-    tags = {CLUSTER_TAG: account.cluster} | ({NODE_GROUP_TAG: node_group} if node_group else {})
+    tags = {CLUSTER_TAG: account.cluster}
+    if node_group:
+        tags[NODE_GROUP_TAG] = node_group
     filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
     filters.append({"Name": "instance-state-name", "Values": list(ALIVE_STATES)})
     where = f"instances of {node_group or account.cluster}"
