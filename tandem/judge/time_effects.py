@@ -78,13 +78,9 @@ def _read_column(rows: TurnRows, name: str) -> Values:
 def build_timeline(pairing: RequestPairing) -> ArmTimeline:
     """Group the requests that succeeded and stand in rounds that count."""
     table = pairing.table
-    usable_mask = (
-        pairing.row_mask()
-        & ~table.failed
-        & pairing.metric_mask(DECIDING_METRIC)
-        & np.isfinite(table.start_s)
-    )
-    requests = np.flatnonzero(usable_mask)
+    is_usable = pairing.row_mask() & ~table.failed
+    is_usable &= pairing.metric_mask(DECIDING_METRIC) & np.isfinite(table.start_s)
+    requests = np.flatnonzero(is_usable)
     prompt_count = max(len(table.prompts), 1)
     arm_count = len(table.arms)
     units = (pairing.cell_codes() * prompt_count + table.prompt)[requests]
@@ -94,16 +90,17 @@ def build_timeline(pairing: RequestPairing) -> ArmTimeline:
     keys, group, group_sizes = np.unique(codes, return_inverse=True, return_counts=True)
     rows = np.zeros(len(keys), _COLUMNS)
     if len(keys):
-        rows["unit"], rows["arm"] = np.divmod(keys // round_count, arm_count)
+        places, round_places = np.divmod(keys, round_count)
+        rows["unit"], rows["arm"] = np.divmod(places, arm_count)
         rows["cell"] = rows["unit"] // prompt_count
-        rows["round"] = rounds[keys % round_count]
-        rows["turn"] = rows["unit"] * round_count + keys % round_count
-        logs = np.log(table.figures[DECIDING_METRIC][requests])
-        for name, column in (
-            ("slot", table.slot[requests]),
-            ("at_s", table.start_s[requests]),
-            ("log", logs),
-        ):
+        rows["round"] = rounds[round_places]
+        rows["turn"] = rows["unit"] * round_count + round_places
+        columns = {
+            "slot": table.slot[requests],
+            "at_s": table.start_s[requests],
+            "log": np.log(table.figures[DECIDING_METRIC][requests]),
+        }
+        for name, column in columns.items():
             rows[name] = np.bincount(group, column) / group_sizes
     return ArmTimeline(table.arms, rows)
 
@@ -121,7 +118,8 @@ def check_drift(timeline: ArmTimeline) -> CheckFinding:
         last: Values = np.maximum.reduceat(at_s, starts)
         products, squares = _sum_products(owner, at_s, rows["log"])
         if squares.mean() > 0:
-            drift = estimate_log_ratio(products / squares.mean() * float(np.mean(last - first)))
+            slopes = products / squares.mean()
+            drift = estimate_log_ratio(slopes * float(np.mean(last - first)))
             if drift is not None:
                 drifts[name] = drift
     if not drifts:
@@ -135,33 +133,30 @@ def check_drift(timeline: ArmTimeline) -> CheckFinding:
 
 def check_warm_up(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
     """Return whether arms were stable when measuring began, by warm-up and first round."""
+    is_cold = False
+    sentences = []
+    for name, warm_up in table.run.warm_up.items():
+        if warm_up.stable:
+            sentences.append(f"{name} had reached steady state before the first record")
+        elif warm_up.stable is not None:
+            is_cold = True
+            sentences.append(f"{name} had not reached steady state when its warm-up ended")
     changes = _estimate_first_round(timeline)
-    states = {
-        True: "had reached steady state before the first record",
-        False: "had not reached steady state when its warm-up ended",
-    }
-    is_stable = {
-        name: arm.stable for name, arm in table.run.warm_up.items() if arm.stable is not None
-    }
-    result = "passed"
-    sentences = [f"{name} {states[stable]}" for name, stable in is_stable.items()]
     if changes:
         template = f"{{arm}} was {{change}} in its first round than later, against {table.baseline}"
         result, sentence = _report_changes(changes, template, "")
+        is_cold |= result == "caution"
         sentences.append(sentence)
+
     if not sentences:
-        return (
-            "absent",
-            (
-                "no warm-up was asked until it was stable, and no variant was asked 3 prompts in"
-                " two rounds"
-            ),
+        reason = (
+            "no warm-up was asked until it was stable, and no variant was asked 3 prompts in two"
+            " rounds"
         )
-    if result == "caution" or not all(is_stable.values()):
-        return (
-            "caution",
-            f"{'; '.join(sentences)}; figures of the first round may be those of a cold server",
-        )
+        return "absent", reason
+    if is_cold:
+        sentences.append("figures of the first round may be those of a cold server")
+        return "caution", "; ".join(sentences)
     return "passed", "; ".join(sentences)
 
 
@@ -170,9 +165,8 @@ def _estimate_first_round(timeline: ArmTimeline) -> dict[str, LogRatioEstimate]:
     changes = {}
     for name, rows in timeline.compare_arms():
         owner = np.unique(rows["unit"], return_inverse=True)[1]
-        products, squares = _sum_products(
-            owner, (rows["round"] == rows["round"].min()).astype(float), rows["log"]
-        )
+        is_first = rows["round"] == rows["round"].min()
+        products, squares = _sum_products(owner, is_first.astype(float), rows["log"])
         with np.errstate(invalid="ignore"):  # a prompt of one side alone is NaN, and so absent
             change = estimate_log_ratio(products / squares)
         if change is not None:
@@ -182,10 +176,10 @@ def _estimate_first_round(timeline: ArmTimeline) -> dict[str, LogRatioEstimate]:
 
 def _sum_products(owner: IntArray, cause: Values, log: Values) -> tuple[Values, Values]:
     """Return each owner's sums of cause times log and of cause squared, about the owner's means."""
-    cause, log = (values - _average_groups(owner, values)[owner] for values in (cause, log))
-    return np.bincount(owner, cause * log).astype(float), np.bincount(owner, cause * cause).astype(
-        float
-    )
+    cause = _center_groups(owner, cause)
+    products = np.bincount(owner, cause * _center_groups(owner, log))
+    squares = np.bincount(owner, cause * cause)
+    return products.astype(float), squares.astype(float)
 
 
 def check_order(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
@@ -208,38 +202,34 @@ def check_order(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
     if not len(log):
         return "absent", "no prompt was asked of one arm before another, so there is no order"
     owner = np.unique(cell, return_inverse=True)[1]
-    log, sign = (column - _average_groups(owner, column)[owner] for column in (log, sign))
-    prompts, prompt = np.unique(unit, return_inverse=True)
+    log = _center_groups(owner, log)
+    sign = _center_groups(owner, sign)
     squares = float((sign * sign).sum())
     if squares < 1:
-        return (
-            "caution",
-            (
-                "every class was asked of the arms in one order only, so what an order does is in"
-                f" every speed-up: ask {FEWEST_ROUNDS} rounds, or so many prompts that half of them"
-                " fill the concurrency"
-            ),
+        reason = (
+            "every class was asked of the arms in one order only, so what an order does is in every"
+            f" speed-up: ask {FEWEST_ROUNDS} rounds, or so many prompts that half of them fill the"
+            " concurrency"
         )
+        return "caution", reason
+    prompts, prompt = np.unique(unit, return_inverse=True)
     effect = estimate_log_ratio(np.bincount(prompt, sign * log) * len(prompts) / squares)
     if effect is None:
-        return (
-            "absent",
-            "fewer than 3 prompts were asked of two arms, so an order's effect cannot be seen",
-        )
+        reason = "fewer than 3 prompts were asked of two arms, so an order's effect cannot be seen"
+        return "absent", reason
     template = "asked of the second arm of a pass, a prompt was {change} than of the first"
-    return _report_changes(
-        {"": effect}, template, "; of classes asked in one order it is in the speed-up"
-    )
+    suffix = "; of classes asked in one order it is in the speed-up"
+    return _report_changes({"": effect}, template, suffix)
 
 
-def _select_cautions(estimates: Mapping[str, LogRatioEstimate]) -> dict[str, LogRatioEstimate]:
-    """Return the changes that are surely beyond the margin, all arms taken together."""
+def _select_cautions(estimates: Mapping[str, LogRatioEstimate]) -> list[str]:
+    """Return the arms whose change is surely beyond the margin, all arms taken together."""
     count = len(estimates)
-    return {
-        arm: change
+    return [
+        arm
         for arm, change in estimates.items()
         if is_beyond_margin(change, FALSE_CAUTION_RATE, count)
-    }
+    ]
 
 
 def _describe_change(estimate: LogRatioEstimate) -> str:
@@ -257,14 +247,18 @@ def _report_changes(
 ) -> CheckFinding:
     """Return a finding: a caution if a change is surely beyond the margin, else the largest one."""
     cautions = _select_cautions(estimates)
-    reports = cautions or dict([max(estimates.items(), key=lambda item: abs(item[1].log))])
-    sentence = "; ".join(
-        template.format(arm=arm, change=_describe_change(change)) for arm, change in reports.items()
-    )
-    return ("caution", f"{sentence}{caution_suffix}") if cautions else ("passed", sentence)
+    largest = max(estimates, key=lambda arm: abs(estimates[arm].log))
+    sentences = [
+        template.format(arm=arm, change=_describe_change(estimates[arm]))
+        for arm in cautions or [largest]
+    ]
+    text = "; ".join(sentences)
+    if cautions:
+        return "caution", f"{text}{caution_suffix}"
+    return "passed", text
 
 
-def _average_groups(owner: IntArray, values: Values) -> Values:
-    """Return the mean of each owner's values."""
+def _center_groups(owner: IntArray, values: Values) -> Values:
+    """Return values less the mean of their owner's values."""
     means: Values = np.bincount(owner, values) / np.bincount(owner)
-    return means
+    return values - means[owner]

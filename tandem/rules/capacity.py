@@ -80,9 +80,10 @@ def _find_foreign_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
 def _is_foreign(context: EnvironmentContext, zone: str) -> bool:
     """Return whether a zone id begins otherwise than the region's: use2- is us-east-2's."""
     figure = context.catalogue.offerings.zones.get(context.environment.region)
-    return figure is not None and zone.partition("-")[0] not in {
-        known.partition("-")[0] for known in figure.value
-    }
+    if figure is None:
+        return False
+    prefixes = {known.partition("-")[0] for known in figure.value}
+    return zone.partition("-")[0] not in prefixes
 
 
 @RULES.warn("zone-listed", _OFFERINGS, "2026-10-27")
@@ -142,8 +143,7 @@ def _find_unoffered_system_type(context: EnvironmentContext) -> Iterable[RuleFin
             f"{_ask_account(context)}, or name one of these"
             " zones among the first two of the network"
         )
-        source = figure
-        yield RuleFinding("cluster.system_nodes.instance_type", got, legal, change, source)
+        yield RuleFinding("cluster.system_nodes.instance_type", got, legal, change, figure)
 
 
 @RULES.refuse("capacity-kind", f"{DATA}/platform/instances.yaml", "2026-11-21")
@@ -153,10 +153,8 @@ def _find_wrong_kind(context: EnvironmentContext) -> Iterable[RuleFinding]:
     kinds = context.catalogue.instances.instances[capacity.instance_type].capacity_kinds
     if capacity.kind not in kinds.value:
         got = f"{capacity.kind} for {capacity.instance_type}"
-        source = kinds
-        yield RuleFinding(
-            "capacity.kind", got, join_values(kinds.value), "write one of them", source
-        )
+        legal = join_values(kinds.value)
+        yield RuleFinding("capacity.kind", got, legal, "write one of them", kinds)
 
 
 @RULES.warn("reservation-given", _BLOCKS, "2026-11-21")
@@ -186,17 +184,15 @@ def _find_needless_reservation(context: EnvironmentContext) -> Iterable[RuleFind
 def _find_shared_reservation(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """No two environments raise nodes from the same reservation."""
     reservation = context.environment.capacity.reservation_id
-    sharing = [
-        peer.name
-        for peer in context.other_environments
-        if peer.capacity.reservation_id == reservation
-    ]
-    if reservation not in {None, PLACEHOLDER_RESERVATION_ID} and sharing:
+    if reservation in {None, PLACEHOLDER_RESERVATION_ID}:
+        return
+    peers = context.other_environments
+    sharing = [peer.name for peer in peers if peer.capacity.reservation_id == reservation]
+    if sharing:
         got = f"{reservation}, as in environment {join_values(sharing)}"
         legal = "a reservation that no other environment raises nodes from"
-        yield RuleFinding(
-            "capacity.reservation_id", got, legal, "write its own, or raise one of them at a time"
-        )
+        change = "write its own, or raise one of them at a time"
+        yield RuleFinding("capacity.reservation_id", got, legal, change)
 
 
 @RULES.refuse("block-kind", _BLOCK_DURATIONS, "2026-11-21")
@@ -355,10 +351,12 @@ def _find_foreign_price(context: EnvironmentContext) -> Iterable[RuleFinding]:
         yield RuleFinding(
             "capacity.usd_per_hour_of", f"{price_of} with {purchase}", purchase, change
         )
-    for other in context.other_environments if price_of is None and capacity.usd_per_hour else ():
-        other_purchase = f"{other.capacity.instance_type} {other.capacity.kind}"
-        if other.capacity.usd_per_hour == capacity.usd_per_hour and other_purchase != purchase:
-            got = f"{capacity.usd_per_hour:g}, the price of {other_purchase} in {other.name}"
+    if price_of is not None or not capacity.usd_per_hour:
+        return
+    for peer in context.other_environments:
+        peer_purchase = f"{peer.capacity.instance_type} {peer.capacity.kind}"
+        if peer.capacity.usd_per_hour == capacity.usd_per_hour and peer_purchase != purchase:
+            got = f"{capacity.usd_per_hour:g}, the price of {peer_purchase} in {peer.name}"
             yield RuleFinding("capacity.usd_per_hour", got, f"the price of {purchase}", change)
             return
 

@@ -44,9 +44,8 @@ def _find_unrendered_runtime(context: ExperimentContext) -> Iterable[RuleFinding
     runtime = context.runtime
     if not runtime.rendered:
         got = f"{runtime.name!r}, which is not rendered: {runtime.not_rendered_because}"
-        legal = join_values(
-            name for name, item in sorted(context.catalogue.runtimes.items()) if item.rendered
-        )
+        runtimes = context.catalogue.runtimes.values()
+        legal = join_values(sorted(other.name for other in runtimes if other.rendered))
         change = "nxdi-v0 for a plain draft model, native for EAGLE3"
         yield RuleFinding("runtime", got, legal, change, runtime.support)
 
@@ -77,15 +76,12 @@ def _find_unproven_target(context: ExperimentContext) -> Iterable[RuleFinding]:
     runtime = context.runtime
     target = context.target
     proven = runtime.proven_targets
-    accepts = context.experiment.accept_unproven
     is_served = target.family.value in runtime.target_families.value
     if is_served and proven.value and target.id not in proven.value:
         got = f"{target.id}, which no source shows on runtime {runtime.name}"
-        change = (
-            "prove it on one node first"
-            if accepts
-            else "write one of them, or accept_unproven: true"
-        )
+        change = "write one of them, or accept_unproven: true"
+        if context.experiment.accept_unproven:
+            change = "prove it on one node first"
         yield RuleFinding("target", got, join_values(proven.value), change, proven)
 
 
@@ -112,22 +108,23 @@ def _list_targets(context: ExperimentContext) -> list[str]:
 def _list_drafts(context: ExperimentContext, kind: str) -> list[str]:
     """Return a kind's drafts that fit: the target's own heads, smaller models of its vocabulary."""
     models = context.catalogue.models
-    target = context.catalogue.models.get(context.experiment.target)
-    drafts = [model for model in models.values() if model.kind.value == kind]
-    if target is None:
-        return sorted(
-            model.id for model in drafts if model.head_of in (None, context.experiment.target)
-        )
-    return sorted(
-        model.id
-        for model in drafts
-        if model.tokenizer.value == target.tokenizer.value
-        and model.head_of in (None, target.id)
-        and (
-            model.head_of
-            or (model.vocabulary.value == target.vocabulary.value and _is_smaller(model, target))
-        )
-    )
+    target_name = context.experiment.target
+    target = models.get(target_name)
+    drafts = []
+    for model in models.values():
+        is_candidate = model.kind.value == kind and model.head_of in (None, target_name)
+        if is_candidate and (target is None or _fits_target(model, target)):
+            drafts.append(model.id)
+    return sorted(drafts)
+
+
+def _fits_target(draft: ModelConfig, target: ModelConfig) -> bool:
+    """Return whether a draft has the target's tokens and, unless it is a head, is smaller."""
+    if draft.tokenizer.value != target.tokenizer.value:
+        return False
+    if draft.head_of:
+        return True
+    return draft.vocabulary.value == target.vocabulary.value and _is_smaller(draft, target)
 
 
 def _is_smaller(draft: ModelConfig, target: ModelConfig) -> bool:
@@ -278,10 +275,9 @@ def _find_hidden_size_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     draft, target = context.pair
     if draft.head_of == target.id and draft.hidden_size.value != target.hidden_size.value:
         got = f"{draft.id}, of hidden size {draft.hidden_size.value}"
-        size = target.hidden_size.value
         yield context.find_in_draft(
             got,
-            f"the target's {size}",
+            f"the target's {target.hidden_size.value}",
             "write another head",
             draft.hidden_size,
         )

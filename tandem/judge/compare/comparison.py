@@ -99,7 +99,14 @@ def compare_tables(
 
     merged_run = merge_runs(sides, common)
     estimates = list(_estimate_rows(RequestPairing(merged_run), common.arms, sides))
-    rows = _decide_rows(estimates, sides, block_reason, margin)
+    rows = []
+    overall = []
+    decided_rows = _decide_rows(estimates, sides, block_reason, margin)
+    for entry, row in zip(estimates, decided_rows, strict=True):
+        if entry.is_overall:
+            overall.append(row)
+        else:
+            rows.append(row)
     is_greedy = not before.run.temperature and not after.run.temperature
     arm_names = {}
     if not block_reason:
@@ -108,8 +115,8 @@ def compare_tables(
         before=_summarize_run(sides[0]),
         after=_summarize_run(sides[1]),
         differences=differences,
-        rows=tuple(row for row, entry in zip(rows, estimates, strict=True) if not entry.is_overall),
-        overall=tuple(row for row, entry in zip(rows, estimates, strict=True) if entry.is_overall),
+        rows=tuple(rows),
+        overall=tuple(overall),
         outputs=tuple(_compare_outputs(merged_run, common)) if is_greedy else (),
         acceptance=tuple(measure_drift(merged_run, (before, after), arm_names, margin=margin)),
         margin=margin,
@@ -216,16 +223,17 @@ def _estimate_group(
     is_overall = len(codes) > 1
     class_, load = pairing.cell_place(codes[0])
     loss_reason = ""
-    for code in [code for code in codes if code in losses][:1]:
-        place = ""
+    lossy_codes = [code for code in codes if code in losses]
+    if lossy_codes:
+        loss_reason = losses[lossy_codes[0]]
         if is_overall:
-            place = f" (class {pairing.cell_place(code)[0]})"
-        loss_reason = losses[code] + place
+            loss_reason += f" (class {pairing.cell_place(lossy_codes[0])[0]})"
     length_estimate = estimate_log_ratio(-_pair_figures(pairing, pairs, codes, LENGTH_METRIC)[0])
     length_ratio = length_estimate.convert() if length_estimate else None
 
     average = _compute_median if kind == "figure" else _average_ratio
-    for metric in (DECIDING_METRIC,) if is_overall else JUDGED_METRICS:
+    metrics = (DECIDING_METRIC,) if is_overall else JUDGED_METRICS
+    for metric in metrics:
         logs, before, after = _pair_figures(pairing, pairs, codes, metric)
         if not len(logs):
             continue
@@ -260,8 +268,9 @@ def _pair_figures(
     if not laters:
         return earlier.logs, earlier.baseline_medians, earlier.variant_medians
     _, first, second = np.intersect1d(earlier.prompts, laters[0].prompts, return_indices=True)
-    gains = earlier.logs[first], laters[0].logs[second]
-    return gains[1] - gains[0], *gains
+    earlier_gains = earlier.logs[first]
+    later_gains = laters[0].logs[second]
+    return later_gains - earlier_gains, earlier_gains, later_gains
 
 
 def _compute_median(values: Values) -> float:
@@ -305,15 +314,11 @@ def _decide_rows(
         block_reason: why no row may be called; empty if they may be.
         margin: within which a speed-up is the same.
     """
-    p_values = [entry.estimate.p for entry in estimates if entry.estimate]
     tested = [entry for entry in estimates if entry.estimate]
-    adjusted_p_values = iter(
-        adjust_groups(
-            np.array(p_values),
-            np.array([weigh_metric(entry.draft.metric) for entry in tested]),
-            np.array([entry.is_overall for entry in tested], bool),
-        ).tolist()
-    )
+    p_values = np.array([entry.draft.p for entry in tested])
+    weights = np.array([weigh_metric(entry.draft.metric) for entry in tested])
+    is_overall = np.array([entry.is_overall for entry in tested], bool)
+    adjusted_p_values = iter(adjust_groups(p_values, weights, is_overall).tolist())
     rows = []
     for entry in estimates:
         floors = [_find_floor(side, entry) for side in sides]
