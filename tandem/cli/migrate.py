@@ -116,13 +116,15 @@ def _list_lines(migration: ExperimentMigration, source: str, *, verbose: bool) -
     experiment = migration.experiment
     count = len(experiment.all_variants())
     yield f"{source} on {experiment.runtime}: {count} variants, and each compiles again"
-    yield from (
-        _format_variant(change) for change in migration.changes if change.topic == "variant"
-    )
+    for change in migration.changes:
+        if change.topic == "variant":
+            yield _format_variant(change)
     yield "prove first, on one node"
-    yield from (f"  {sentence}" for sentence in migration.evidence)
+    for sentence in migration.evidence:
+        yield f"  {sentence}"
     yield "lost"
-    yield from (f"  {sentence}" for sentence in migration.losses or ["nothing"])
+    for sentence in migration.losses or ["nothing"]:
+        yield f"  {sentence}"
     yield "differs"
     topics = {"image", "driver", "counters", "artifact"}
     if verbose:

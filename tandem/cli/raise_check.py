@@ -79,7 +79,8 @@ def list_fleet_rows(
     """Yield what is raised, and what is to be known of its reservation."""
     kind = f"({capacity.kind}, {capacity.zone})"
     yield "fleet", f"0 -> {nodes} x {capacity.instance_type} {kind}"
-    yield from (("reserved", note) for note in notes)
+    for note in notes:
+        yield "reserved", note
 
 
 def list_stop_rows(
@@ -88,7 +89,8 @@ def list_stop_rows(
     """Yield what ends the fleet."""
     moment = format_moment(deadline, now)
     yield "stops", f"schedule  {moment}: calls EKS itself, once; armed before the raise"
-    yield from (("", f"{path.name:<9} {describe_path(path, now)}") for path in paths)
+    for path in paths:
+        yield "", f"{path.name:<9} {describe_path(path, now)}"
 
 
 def _list_reservation_notes(

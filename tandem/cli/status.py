@@ -75,7 +75,8 @@ def _list_status_rows(status: StatusReport, warnings: Sequence[StatusWarning]) -
     environment = status.environment
     for warning in warnings:
         yield from list_warning_rows(warning)
-    yield from (("unknown", f"{source}: {reason}") for source, reason in status.unknown.items())
+    for source, reason in status.unknown.items():
+        yield "unknown", f"{source}: {reason}"
     yield "next", VerbatimText(choose_next_step(status))
     moment = f"{status.now:%Y-%m-%d %H:%M} UTC"
     yield "account", f"{environment.account}, {environment.region}; {moment}"

@@ -238,10 +238,10 @@ def _list_report_rows(
     """Yield what was done, who does the rest, and what may raise the fleet behind this fence."""
     stop_command = build_tandem_command("stop", environment.name)
     fleet_state = report.fleet
-    yield from (("done", sentence) for sentence in report.actions)
-    yield from (
-        ("unknown", f"{source}: {reason}") for source, reason in fleet_state.unknown.items()
-    )
+    for sentence in report.actions:
+        yield "done", sentence
+    for source, reason in fleet_state.unknown.items():
+        yield "unknown", f"{source}: {reason}"
     if "instances" not in fleet_state.unknown:
         yield (
             "alive",

@@ -57,7 +57,8 @@ def follow_fleet(  # noqa: PLR0913 - whose fleet, the time, and how long
         if {"instances", "node group"} & fleet.unknown.keys():
             empty_count = 0
         else:
-            yield from ((fleet.now, line) for line in list_changes(previous, fleet))
+            for line in list_changes(previous, fleet):
+                yield fleet.now, line
             previous = fleet
             seen_at = fleet.now
             is_wanted = fleet.desired_size and (awaits_zero or fleet.has_owner_tag is not False)
@@ -102,7 +103,8 @@ def list_changes(previous: FleetState | None, fleet: FleetState) -> Iterator[str
                 f"{instance.id} is"
                 f" {instance.state}{'' if instance.is_ours else ', and not ours: it is left alone'}"
             )
-    yield from (f"{instance_id} is gone" for instance_id in previous_states)
+    for instance_id in previous_states:
+        yield f"{instance_id} is gone"
     fence_state = fleet.fence.state if fleet.fence else None
     previous_fence_state = previous.fence.state if previous and previous.fence else None
     if fence_state not in {None, previous_fence_state}:

@@ -132,7 +132,10 @@ class CellFailures:
             biases = [*cell_biases, run_bias]
         elif not (run_failures.variant_failures and run_failures.baseline_failures):
             biases = [run_bias, *cell_biases]
-        return next((bias for bias in biases if bias.failures.is_biased), None)
+        for bias in biases:
+            if bias.failures.is_biased:
+                return bias
+        return None
 
 
 def count_failures(pairing: RequestPairing, baseline: str, variant: str) -> CellFailures:

@@ -183,11 +183,14 @@ def _list_reasons(facts: HeadlineFacts, finding: schema.VariantFinding) -> Itera
         yield facts.failures.describe(*facts.arms)
     yield from _list_output_reasons(facts)
     for result in ("caution", "absent"):  # what was seen comes before what could not be
-        yield from (check.sentence for check in facts.controls.checks if check.result == result)
+        for check in facts.controls.checks:
+            if check.result == result:
+                yield check.sentence
     if finding in {"void", "not comparable"} or facts.invalid_reason:
         return
     open_cells = facts.words["no evidence"]
-    yield from (f"{format_cell(cell)}: {cell.why}" for cell in open_cells[:MAX_CLASSES])
+    for cell in open_cells[:MAX_CLASSES]:
+        yield f"{format_cell(cell)}: {cell.why}"
     if len(open_cells) > MAX_CLASSES:
         yield f"{len(open_cells) - MAX_CLASSES:,} more classes are undecided; each cell says why"
 

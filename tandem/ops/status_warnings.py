@@ -108,7 +108,8 @@ def _list_stop_warnings(status: StatusReport) -> Iterator[StatusWarning]:
             f" {effect}"
         )
         yield StatusWarning(problem, _DEPLOY_ADVICE.format(name=shlex.quote(environment.name)))
-    yield from (build_schedule_warning(config, schedule) for schedule in status.schedules)
+    for schedule in status.schedules:
+        yield build_schedule_warning(config, schedule)
 
 
 def build_schedule_warning(config: GuardConfig, schedule: ForeignSchedule) -> StatusWarning:

@@ -300,7 +300,9 @@ def _list_command_changes(
             *_compare_settings("flag", pair_flags(old), pair_flags(new)),
             *_compare_settings("variable", old.environment, new.environment),
         )
-        yield from (change for change in changes if change not in seen)
+        for change in changes:
+            if change not in seen:
+                yield change
         seen.update(changes)
         old_key = compute_artifact_key(experiment, variant, catalogue)
         new_key = compute_artifact_key(migrated, twin, catalogue)

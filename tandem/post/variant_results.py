@@ -67,9 +67,10 @@ class VariantResults:
     @property
     def equality(self) -> OutputEquality | None:
         """The comparison of the outputs; None where they were not compared."""
-        return next(
-            (entry for entry in self.verdict.equality if entry.variant == self.variant), None
-        )
+        for entry in self.verdict.equality:
+            if entry.variant == self.variant:
+                return entry
+        return None
 
     @cached_property
     def loads(self) -> tuple[LoadLevel, ...]:
@@ -87,7 +88,10 @@ class VariantResults:
     def find_acceptance(self, arm: str) -> ClassAcceptance | None:
         """Return the acceptance of an arm over all classes."""
         rows = self.verdict.acceptance
-        return next((row for row in rows if row.arm == arm and row.class_ == ALL_CLASSES), None)
+        for row in rows:
+            if row.arm == arm and row.class_ == ALL_CLASSES:
+                return row
+        return None
 
     def select_cells(
         self, metrics: Sequence[str], classes: Sequence[str] = ()

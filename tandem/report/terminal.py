@@ -86,7 +86,8 @@ def _render_verdict(verdict: Verdict, width: int, *, verbose: bool) -> Iterator[
         yield from _render_acceptance(verdict, width)
         yield from _render_cost(verdict)
         yield from _render_routing(verdict, width)
-        yield from (f"note: {note}" for note in fmt.list_notes(verdict))
+        for note in fmt.list_notes(verdict):
+            yield f"note: {note}"
 
 
 def _render_limits(verdict: Verdict, *, verbose: bool) -> Iterator[str]:

@@ -77,7 +77,9 @@ def _yield_ranges(context: EnvironmentContext) -> Iterator[tuple[str, str]]:
     yield from index_paths("network.secondary_cidrs", secondary)
     yield from index_paths("cluster.endpoint.cidrs", endpoint.cidrs)
     clients = index_paths("cluster.endpoint.clients", endpoint.clients)
-    yield from ((path, client) for path, client in clients if not client.startswith("sg-"))
+    for path, client in clients:
+        if not client.startswith("sg-"):
+            yield path, client
 
 
 @RULES.refuse("range-valid", "RFC 4632", "2006-08-01")

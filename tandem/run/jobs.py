@@ -193,7 +193,10 @@ def _read_conditions(job: Object) -> tuple[JobState, str]:
 def _find_last_failure(statuses: Sequence[Object]) -> Object:
     """Return the end of the last container that failed; an empty mapping if none did."""
     ends = [row.get("state", {}).get("terminated") or {} for row in statuses]
-    return next((end for end in reversed(ends) if end.get("exitCode")), {})
+    for end in reversed(ends):
+        if end.get("exitCode"):
+            return end
+    return {}
 
 
 def _has_begun(status: Object) -> bool:

@@ -202,7 +202,10 @@ def _find_claim(pod: Object, claims: dict[str, Object]) -> Object:
     """Return the resource claim of a pod; an empty mapping as long as it has none."""
     rows = pod.get("status", {}).get("resourceClaimStatuses") or []
     claim_names = [row.get("resourceClaimName", "") for row in rows]
-    return next((claims[name] for name in claim_names if name in claims), {})
+    for name in claim_names:
+        if name in claims:
+            return claims[name]
+    return {}
 
 
 def _describe_trouble(work: StepWork, pod: Object) -> str:
@@ -280,7 +283,10 @@ def _list_ready_endpoints(slices: Sequence[Object], service: str) -> Iterator[st
 def find_container(spec: Object, name: str) -> Object:
     """Return a container of a pod's spec by its name; an empty mapping if there is none."""
     containers = (*(spec.get("initContainers") or []), *spec.get("containers", []))
-    return next((container for container in containers if container["name"] == name), {})
+    for container in containers:
+        if container["name"] == name:
+            return container
+    return {}
 
 
 def list_differences(work: StepWork, variant: Variant, pod: Object) -> Iterator[str]:

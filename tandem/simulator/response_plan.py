@@ -136,7 +136,8 @@ def _answer_tokens(
     answer = _add_numbers(key, class_)
     if answer:
         pieces = split_pieces(answer)
-        yield from (ResponseToken(token_id(piece), piece, piece, "content") for piece in pieces)
+        for piece in pieces:
+            yield ResponseToken(token_id(piece), piece, piece, "content")
         return
     length = _answer_length(key, class_) - 1
     opening, closing = (

@@ -62,7 +62,8 @@ def generate_text(key: str, *, paragraphs: bool = True) -> Iterator[str]:
                 separator = ""
             is_first = False
             yield separator + words[0][0].upper() + words[0][1:]
-            yield from (word if word == "," else f" {word}" for word in words[1:])
+            for word in words[1:]:
+                yield word if word == "," else f" {word}"
             yield "."
 
 

@@ -32,7 +32,8 @@ class CacheGraph:
 def walk_files(folder: Path) -> Iterator[Path]:
     """Yield every file below `folder`; a yielded file may be gone a moment later."""
     for parent, _, names in os.walk(folder):
-        yield from (Path(parent) / name for name in names)
+        for name in names:
+            yield Path(parent) / name
 
 
 def read_file_size(path: Path) -> int:

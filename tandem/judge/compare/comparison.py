@@ -429,7 +429,8 @@ def _list_notes(
         if marked_count:
             reason = "rounds are left out, because the client was the bottleneck"
             yield f"{side.name}: {marked_count} {reason}"
-        yield from (f"{side.name}: {sentence}" for sentence in side.table.torn_lines)
+        for sentence in side.table.torn_lines:
+            yield f"{side.name}: {sentence}"
     before, after = (side.table.baseline for side in sides)
     if before != after:
         yield f"the baselines are {before} and {after}, so gains are not compared"

@@ -146,9 +146,10 @@ def count_bins(places: Sequence[int]) -> tuple[HistogramBin, ...]:
 def find_first_difference(first_units: Sequence[Any], second_units: Sequence[Any]) -> int:
     """Return where two sequences first differ: the shorter one's end if the longer extends it."""
     pairs = zip_longest(first_units, second_units, fillvalue=_END)
-    return next(
-        (place for place, (first, second) in enumerate(pairs) if first != second), len(first_units)
-    )
+    for place, (first, second) in enumerate(pairs):
+        if first != second:
+            return place
+    return len(first_units)
 
 
 def _cut_text(text: str, place: int) -> str:

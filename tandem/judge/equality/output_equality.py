@@ -345,8 +345,6 @@ def _list_remarks(pairs: OutputPairs, ties: schema.ShareEstimate | None) -> Iter
         (pairs.failure_count, "one side failed"),
         (pairs.silent_count, "neither side has any output"),
     )
-    yield from (
-        f"Left out, because {reason}: {fmt.count_things(count, 'pair')}."
-        for count, reason in counts
-        if count
-    )
+    for count, reason in counts:
+        if count:
+            yield f"Left out, because {reason}: {fmt.count_things(count, 'pair')}."

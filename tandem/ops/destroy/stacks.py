@@ -115,7 +115,9 @@ def list_resources(account: AccountClients, stack: CloudFormationStack) -> Itera
     rows = account.list_rows(
         "cloudformation", "ListStackResources", rows_key, stack.name, StackName=stack.id
     )
-    yield from (row for row in rows if row["ResourceStatus"] != DELETE_COMPLETE)
+    for row in rows:
+        if row["ResourceStatus"] != DELETE_COMPLETE:
+            yield row
 
 
 def describe_resource(row: Mapping[str, Any]) -> str:

@@ -98,7 +98,9 @@ def _list_permanent_resources(account: AccountClients) -> Iterator[LeftoverResou
     for bucket, note in list_buckets(account).items():
         yield from _measure_bucket(account, bucket, note)
     for search in (search_stacks, search_log_groups):
-        yield from (resource for resource in search(account, ownership) if resource.kept)
+        for resource in search(account, ownership):
+            if resource.kept:
+                yield resource
 
 
 def _measure_bucket(account: AccountClients, bucket: str, note: str) -> Iterator[LeftoverResource]:
