@@ -50,7 +50,9 @@ def list_wildcards(statements: Sequence[Statement]) -> list[str]:
     wildcards: dict[str, None] = {}
     for statement in statements:
         resources = statement.get("Resource", [])
-        for arn in [resources] if isinstance(resources, str) else resources:
+        if isinstance(resources, str):
+            resources = [resources]
+        for arn in resources:
             if "*" in arn:
                 wildcards[arn] = None
     return list(wildcards)

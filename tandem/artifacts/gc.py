@@ -169,11 +169,10 @@ def execute_plan(
         except LeaseConflictError as error:
             yield removal, f"kept: {error.problem}"
         else:
-            yield (
-                (final_removal, REMOVAL_RESULTS[0])
-                if final_removal
-                else (removal, "kept: it was written to since")
-            )
+            if final_removal:
+                yield final_removal, REMOVAL_RESULTS[0]
+            else:
+                yield removal, "kept: it was written to since"
 
 
 def _remove_set(

@@ -121,10 +121,11 @@ def read_json_variable(
         value = json.loads(text)
         if isinstance(value, kind):
             return value
-    kind_name = "mapping" if kind is dict else "list"
-    raise InputError(
-        f"{name} is no JSON {kind_name}" if text else f"{name} is not set", change=change
-    )
+    problem = f"{name} is not set"
+    if text:
+        kind_name = "mapping" if kind is dict else "list"
+        problem = f"{name} is no JSON {kind_name}"
+    raise InputError(problem, change=change)
 
 
 def parse_model_references(names: Sequence[str]) -> tuple[ModelReference, ...]:

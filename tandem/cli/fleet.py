@@ -62,7 +62,8 @@ def explain_fault(fault: TandemError, environment: Environment) -> TandemError:
 def list_warning_rows(warning: StatusWarning) -> Iterator[TextRow]:
     """Yield what needs attention and what to do; keep a command on one line, to be pasted."""
     yield "attention", warning.problem
-    yield "", VerbatimText(f"-> {warning.change}") if warning.is_command else f"-> {warning.change}"
+    text = f"-> {warning.change}"
+    yield "", VerbatimText(text) if warning.is_command else text
 
 
 def describe_path(path: StopPath, now: datetime) -> str:

@@ -82,9 +82,10 @@ class ProjectImage:
         """
         allow_list = root / self.allow_list
         paths = set()
-        for pattern in (
-            line[1:] for line in allow_list.read_text().splitlines() if line.startswith("!")
-        ):
+        for line in allow_list.read_text().splitlines():
+            if not line.startswith("!"):
+                continue
+            pattern = line.removeprefix("!")
             files = [
                 path.relative_to(root).as_posix() for path in root.glob(pattern) if path.is_file()
             ]

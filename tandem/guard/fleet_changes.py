@@ -68,7 +68,8 @@ def follow_fleet(  # noqa: PLR0913 - whose fleet, the time, and how long
         if fleet.now - (start if timeout else seen_at) >= (timeout or BLIND_LIMIT):
             details = [f"{source} unknown: {why}" for source, why in fleet.unknown.items()]
             details += [f"{instance.id} is {instance.state}" for instance in fleet.own_instances]
-            details += [f"the node group wants {fleet.desired_size}"] if fleet.desired_size else []
+            if fleet.desired_size:
+                details.append(f"the node group wants {fleet.desired_size}")
             status_command = build_tandem_command("status", config.environment)
             change = f"it is ended without this command; see that it is: {status_command}"
             problem = f"the fleet is not known to be gone: {'; '.join(details)}"
@@ -99,10 +100,10 @@ def list_changes(previous: FleetState | None, fleet: FleetState) -> Iterator[str
     )
     for instance in fleet.instances:
         if previous_states.pop(instance.id, None) != instance.state:
-            yield (
-                f"{instance.id} is"
-                f" {instance.state}{'' if instance.is_ours else ', and not ours: it is left alone'}"
-            )
+            sentence = f"{instance.id} is {instance.state}"
+            if not instance.is_ours:
+                sentence += ", and not ours: it is left alone"
+            yield sentence
     for instance_id in previous_states:
         yield f"{instance_id} is gone"
     fence_state = fleet.fence.state if fleet.fence else None

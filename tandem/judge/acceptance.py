@@ -45,9 +45,11 @@ def compute_acceptance(table: RequestTable) -> tuple[ClassAcceptance, ...]:
     Raises:
         InputError: a line of counters.jsonl that is no scrape.
     """
+    if not table.arms:
+        return ()
     spreads, remarks = _read_counters(table)
     rows = []
-    for arm in (table.baseline, *table.variants) if table.arms else ():
+    for arm in (table.baseline, *table.variants):
         arm_mask = table.arm_mask(arm)
         rows.append(_estimate_class(table, arm, None, spreads, remarks[arm]))
         rows += [

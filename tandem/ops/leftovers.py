@@ -98,15 +98,12 @@ def search_stacks(
     for kind, stack in list_stacks(account).items():
         if not stack.is_ours:
             continue
-        is_kept = kind == PERMANENT_KIND
-        remove = build_aws_command("cloudformation delete-stack", stack_name=stack.name)
-        yield LeftoverResource(
-            kind="stack",
-            name=stack.name,
-            note="the record of the buckets; costs nothing" if is_kept else stack.status,
-            remove="" if is_kept else remove,
-            kept=is_kept,
-        )
+        if kind == PERMANENT_KIND:
+            note = "the record of the buckets; costs nothing"
+            yield LeftoverResource(kind="stack", name=stack.name, note=note, kept=True)
+        else:
+            remove = build_aws_command("cloudformation delete-stack", stack_name=stack.name)
+            yield LeftoverResource(kind="stack", name=stack.name, note=stack.status, remove=remove)
 
 
 def list_buckets(account: AccountClients) -> dict[str, str]:

@@ -88,12 +88,11 @@ def _list_stop_warnings(status: StatusReport) -> Iterator[StatusWarning]:
     for sentence in plan.failures:
         yield StatusWarning(f"the stop is failing: {sentence}", STUCK_PAGE)
     is_raised = count_excess_nodes(fleet, config) or fleet.live_lease or fleet.own_instances
-    for why in plan.reasons if is_raised and not fleet.is_fenced else ():
-        change = (
-            "the reaper's next pass does it; now: tandem stop --env"
-            f" {shlex.quote(environment.name)}"
-        )
-        yield StatusWarning(f"a stop is due: {why}", change)
+    if is_raised and not fleet.is_fenced:
+        command = f"tandem stop --env {shlex.quote(environment.name)}"
+        for why in plan.reasons:
+            change = f"the reaper's next pass does it; now: {command}"
+            yield StatusWarning(f"a stop is due: {why}", change)
     for path in status.paths:
         if path.state == "unarmed":
             yield StatusWarning(

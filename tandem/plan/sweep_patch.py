@@ -55,10 +55,13 @@ def _find_blocks(text: str) -> dict[str, tuple[int, int]]:
     """Return the first line of each top-level key and the line behind its value."""
     lines = text.splitlines()
     root = yaml.compose(text, Loader=yaml.SafeLoader)
-    blocks = {}
-    for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
+    blocks: dict[str, tuple[int, int]] = {}
+    if not isinstance(root, yaml.MappingNode):
+        return blocks
+    for key, value in root.value:
+        first = key.start_mark.line
         end = value.end_mark.line + (value.end_mark.column > 0)
-        while end > key.start_mark.line + 1 and not lines[end - 1].partition("#")[0].strip():
+        while end > first + 1 and not lines[end - 1].partition("#")[0].strip():
             end -= 1
-        blocks[key.value] = (key.start_mark.line, end)
+        blocks[key.value] = (first, end)
     return blocks

@@ -177,7 +177,8 @@ def describe_cell(cell: CellVerdict) -> str:
             fmt.count_things(cell.prompts, "prompt"),
         )
         parts[-1] += f" over {' of '.join(counts)}"
-        parts += [] if cell.noise_floor else ["without a noise floor"]
+        if not cell.noise_floor:
+            parts.append("without a noise floor")
     return ", ".join(parts)
 
 

@@ -228,8 +228,11 @@ def _mark_tokens(parts: Iterable[tuple[list[str], bool]]) -> Markup:
     """Return the tokens as HTML, marking those that the other side lacks."""
     pieces = []
     for tokens, is_different in parts:
+        if not tokens:
+            continue
         line_end = Markup("\u21b5\n") if is_different else Markup("\n")
         content = line_end.join(clean_value(line) for line in "".join(tokens).split("\n"))
-        if tokens:
-            pieces.append(Markup("<mark>{}</mark>").format(content) if is_different else content)
+        if is_different:
+            content = Markup("<mark>{}</mark>").format(content)
+        pieces.append(content)
     return Markup("").join(pieces)

@@ -248,7 +248,8 @@ def _build_forest_spec(
 def _choose_axis(cells: Sequence[schema.CellVerdict], *, figure_px: int) -> ValueAxis:
     """Return a logarithmic axis that holds every interval, up to _MAX_SPEED_UP."""
     ends = [1 / _MIN_SPAN, _MIN_SPAN]
-    for ratio in (cell.speed_up for cell in cells):
+    for cell in cells:
+        ratio = cell.speed_up
         if ratio is not None:
             ends += [ratio.low or ratio.value, ratio.high or ratio.value]
     low = max(min(ends) / _AXIS_MARGIN, 1 / _MAX_SPEED_UP)

@@ -86,7 +86,8 @@ def check_workspace(
                     experiment=experiment, catalogue=catalogue, environment=environment, path=path
                 )
             )
-        contexts += [DateContext(environment=environment, now=now)] if now else []
+        if now:
+            contexts.append(DateContext(environment=environment, now=now))
         faults += _list_faults(contexts, file.document)
     for experiment_file in experiments.values():
         context = ExperimentContext(experiment=experiment_file.record, catalogue=catalogue)

@@ -275,10 +275,13 @@ def _find_unpinned_images(context: EnvironmentContext) -> Iterable[RuleFinding]:
 )
 def _find_unmirrored_images(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Where one mirror is declared, every image and chart is behind one."""
+    if not context.environment.registry_mirrors:
+        return
     bare_by_host: dict[str, list[str]] = {}
-    for use in _list_uses(context) if context.environment.registry_mirrors else ():
+    for use in _list_uses(context):
         references = bare_by_host.setdefault(use.registry, [])
-        references += [use.reference] if use.mirrored == use.reference else []
+        if use.mirrored == use.reference:
+            references.append(use.reference)
     for host, references in bare_by_host.items():
         if references:
             got = f"no mirror for {join_values(references)}"

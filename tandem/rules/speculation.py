@@ -129,11 +129,8 @@ def _find_unread_method(context: ArmContext) -> Iterable[RuleFinding]:
         got = f"{method!r} with mode {mode} on runtime {context.runtime.name}"
         if not read_method and mode != "none":
             got += ", which its loader never reads: what runs is decided by mode"
-            got += (
-                f"; the post's `eagle` is such a label, {mode} is what ran"
-                if method == "eagle"
-                else ""
-            )
+            if method == "eagle":
+                got += f"; the post's `eagle` is such a label, {mode} is what ran"
         legal = f"nothing, or {read_method}" if read_method else "nothing"
         yield RuleFinding(context.paths["method"], got, legal, "delete it")
 

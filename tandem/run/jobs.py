@@ -192,7 +192,7 @@ def _read_conditions(job: Object) -> tuple[JobState, str]:
 
 def _find_last_failure(statuses: Sequence[Object]) -> Object:
     """Return the end of the last container that failed; an empty mapping if none did."""
-    ends = [row.get("state", {}).get("terminated") or {} for row in statuses]
+    ends: list[Object] = [row.get("state", {}).get("terminated") or {} for row in statuses]
     for end in reversed(ends):
         if end.get("exitCode"):
             return end

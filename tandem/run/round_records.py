@@ -162,14 +162,13 @@ def download_results(
         ExternalError: the disk failed, or S3 failed for longer than S3_RETRY_S.
     """
     prefix = results_prefix(experiment, run)
-    if not confirmed or (folder.exists() and any(folder.iterdir())):
-        problem = "the folder is not empty" if confirmed else "no round of this run is confirmed"
-        change = (
-            "name a new folder by --out" if confirmed else "see what was measured: tandem runs show"
-        )
-        raise InputError(
-            problem, where=str(folder) if confirmed else store.url(prefix), change=change
-        )
+    if not confirmed:
+        problem = "no round of this run is confirmed"
+        change = "see what was measured: tandem runs show"
+        raise InputError(problem, where=store.url(prefix), change=change)
+    if folder.exists() and any(folder.iterdir()):
+        change = "name a new folder by --out"
+        raise InputError("the folder is not empty", where=str(folder), change=change)
     # the rest of an interrupted download is deleted
     partial = folder.with_name(f".{folder.name}.receiving")
     shutil.rmtree(partial, ignore_errors=True)

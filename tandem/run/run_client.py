@@ -140,7 +140,8 @@ class RunClient:
         def read(run: str) -> None:
             try:
                 record = self.find_run(run)
-                records.extend([record] if record else [])  # a lease by hand has no run
+                if record:  # a lease by hand has no run
+                    records.append(record)
             except TandemError as fault:
                 unread[run] = fault.problem
 

@@ -282,7 +282,10 @@ def _list_ready_endpoints(slices: Sequence[Object], service: str) -> Iterator[st
 
 def find_container(spec: Object, name: str) -> Object:
     """Return a container of a pod's spec by its name; an empty mapping if there is none."""
-    containers = (*(spec.get("initContainers") or []), *spec.get("containers", []))
+    containers: tuple[Object, ...] = (
+        *(spec.get("initContainers") or []),
+        *spec.get("containers", []),
+    )
     for container in containers:
         if container["name"] == name:
             return container

@@ -205,7 +205,9 @@ class MetricsPage:
         self.registry = CollectorRegistry()
         self._settings = settings
         self._is_v0 = is_v0 = settings.runtime == "nxdi-v0"
-        self._labels = {"model_name": settings.model} | ({} if is_v0 else {"engine": "0"})
+        self._labels = {"model_name": settings.model}
+        if not is_v0:
+            self._labels["engine"] = "0"
         self._last_token_s: dict[EngineRequest, float] = {}
         self._series: dict[str | tuple[str, str], Any] = {}
         self._counts_drafts = (
@@ -216,20 +218,7 @@ class MetricsPage:
             Gauge("process_start_time_seconds", help_text, registry=self.registry).set(
                 round(time.time(), 2)
             )
-        wires = {"both", "v0" if is_v0 else "v1"}
-        if not is_v0 and settings.uses_speculation:
-            wires.add("v1 speculating")
-        for kind, wire, limits, names in _SERIES:
-            buckets = (
-                {"buckets": limits or length_buckets(settings.max_model_len)}
-                if kind is Histogram
-                else {}
-            )
-            for name in names if wire in wires else ():
-                self._series[name] = self._declare(kind, name, **buckets).labels(**self._labels)
-        for labelled_kind, wire, name, label, values in _LABELLED:
-            if wire in wires:
-                self._declare_by_label(labelled_kind, name, label, values)
+        self._declare_series()
         if is_v0:
             # declared without samples: Neuron's worker reports none
             for name, v0_kind in _V0_DRAFTED.items():
@@ -244,6 +233,23 @@ class MetricsPage:
         if settings.uses_speculation:
             positions = [str(position) for position in range(settings.num_speculative_tokens)]
             self._declare_by_label(Counter, _ACCEPTED_BY_POSITION, "position", positions)
+
+    def _declare_series(self) -> None:
+        """Declare what the runtime's version of vLLM reports."""
+        wires = {"both", "v0" if self._is_v0 else "v1"}
+        if not self._is_v0 and self._settings.uses_speculation:
+            wires.add("v1 speculating")
+        for kind, wire, limits, names in _SERIES:
+            if wire not in wires:
+                continue
+            buckets = {}
+            if kind is Histogram:
+                buckets["buckets"] = limits or length_buckets(self._settings.max_model_len)
+            for name in names:
+                self._series[name] = self._declare(kind, name, **buckets).labels(**self._labels)
+        for labelled_kind, wire, name, label, values in _LABELLED:
+            if wire in wires:
+                self._declare_by_label(labelled_kind, name, label, values)
 
     def _declare(
         self, kind: type[Counter | Gauge | Histogram], name: str, *labels: str, **options: Any

@@ -136,7 +136,9 @@ class SimulatorServer:
         await self._start_engine()
 
     def _abort(self) -> None:
-        for connection in self._runner.server.connections if self._runner.server else ():
+        if self._runner.server is None:
+            return
+        for connection in self._runner.server.connections:
             if connection.transport is not None:
                 connection.transport.abort()
 

@@ -70,7 +70,8 @@ def generate_text(key: str, *, paragraphs: bool = True) -> Iterator[str]:
 def _expand_symbol(symbol: str, rng: random.Random) -> Iterator[str]:
     """Yield the words of a symbol; a name without alternatives is a word."""
     alternatives = _read_grammar().get(symbol)
-    for part in rng.choice(alternatives) if alternatives else ():
-        yield from _expand_symbol(part, rng)
     if alternatives is None:
         yield symbol
+        return
+    for part in rng.choice(alternatives):
+        yield from _expand_symbol(part, rng)

@@ -109,9 +109,12 @@ def clean_output(output: Path, cache: Path, *, keep_graphs: bool) -> None:
     output and cache, or the compiler would repeat an old failure; so are locks, for which a new
     compiler would wait for ever (nobody else compiles here).
     """
-    if not keep_graphs:
-        for path in output.glob("*") if output.is_dir() else ():
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    if output.is_dir() and not keep_graphs:
+        for path in output.glob("*"):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
     output.mkdir(parents=True, exist_ok=True)
     for folder in {output, cache}:
         for graph in list(find_graphs(folder)):

@@ -228,14 +228,15 @@ def check_fleet(context: DoctorContext, account: AccountClients) -> Iterator[Fin
         yield _build_foreign_finding(account, f"node group {config.node_group}", None)
     elif not {"node group", "instances"} & set(fleet.unknown):
         yield from _judge_raised_fleet(context, fleet)
-    for fault in (text for text in fleet.faults if text.startswith("s3://")):
-        yield Finding(
-            "fail",
-            fault,
-            "see who wrote it",
-            build_tandem_command("status", name),
-            code=EXIT_EXTERNAL,
-        )
+    for fault in fleet.faults:
+        if fault.startswith("s3://"):
+            yield Finding(
+                "fail",
+                fault,
+                "see who wrote it",
+                build_tandem_command("status", name),
+                code=EXIT_EXTERNAL,
+            )
 
 
 def _judge_raised_fleet(context: DoctorContext, fleet: FleetState) -> Iterator[Finding]:

@@ -140,7 +140,10 @@ def _run_check(
     findings: list[Finding] = []
     try:
         answer = check.find(context, account)
-        findings.extend([answer] if isinstance(answer, Finding) else answer)
+        if isinstance(answer, Finding):
+            findings.append(answer)
+        else:
+            findings += answer
     except TandemError as error:
         is_denied = isinstance(error, AccessDeniedError) and check != CREDENTIALS
         command = build_tandem_command("doctor", account.name, "--policy") if is_denied else ""

@@ -323,10 +323,12 @@ addition to `doctor` and `destroy`.
 def _iterate_rights(kind: PeopleKind | None, need: str, rows: TargetRows) -> Iterator[IamRight]:
     for target, text in rows.items():
         for row in text.split(", "):
-            for call in list_calls(row) if ":" not in row else ():
-                yield IamRight(kind, need, target, call.action, call)
-            for action in row.split() if ":" in row else ():
-                yield IamRight(kind, need, target, action, None)
+            if ":" in row:
+                for action in row.split():
+                    yield IamRight(kind, need, target, action, None)
+            else:
+                for call in list_calls(row):
+                    yield IamRight(kind, need, target, call.action, call)
 
 
 def _list_all_rights() -> Iterator[IamRight]:
