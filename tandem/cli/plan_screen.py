@@ -79,8 +79,11 @@ def _format_speed_up(cell: ForecastCell) -> list[str]:
     """Return the speed-up of a cell, its range and break-even, as they are printed."""
     if cell.speed_up is None:
         return [fmt.ABSENT, fmt.ABSENT, fmt.ABSENT]
-    break_even = fmt.ABSENT if cell.break_even is None else f"{cell.break_even:.2f}"
-    return [f"{cell.speed_up:.2f}{fmt.TIMES}", f"{cell.low:.2f} to {cell.high:.2f}", break_even]
+    return [
+        f"{cell.speed_up:.2f}{fmt.TIMES}",
+        f"{cell.low:.2f} to {cell.high:.2f}",
+        fmt.ABSENT if cell.break_even is None else f"{cell.break_even:.2f}",
+    ]
 
 
 def _list_legends(forecast: PlanForecast) -> Iterator[str]:

@@ -88,11 +88,14 @@ def list_runs(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitC
 
 
 def _format_run(client: RunClient, record: RunRecord) -> str:
-    figures = (
-        f"{datetime.fromisoformat(record.started_at):%Y-%m-%d %H:%M} "
-        f" {count_usd(client, record):>9,.2f} USD"
-    )
-    return f"{record.experiment}  {record.state:<9} {figures}  {record.verdict or record.reason}"
+    started_at = datetime.fromisoformat(record.started_at)
+    usd = count_usd(client, record)
+    columns = [
+        f"{record.experiment}  {record.state:<9} {started_at:%Y-%m-%d %H:%M}",
+        f"{usd:>9,.2f} USD",
+        record.verdict or record.reason,
+    ]
+    return "  ".join(columns)
 
 
 @app.command(name="show")

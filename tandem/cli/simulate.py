@@ -195,18 +195,18 @@ def _print_servers(
     lines = []
     for name, url in urls.items():
         own = settings[name]
-        window = settings[name].num_speculative_tokens
-        rows.append(
-            {
-                "name": name,
-                "url": url,
-                "model": own.model,
-                "law": own.law,
-                "num_speculative_tokens": window,
-            }
-        )
+        window = own.num_speculative_tokens
+        row = {
+            "name": name,
+            "url": url,
+            "model": own.model,
+            "law": own.law,
+            "num_speculative_tokens": window,
+        }
+        rows.append(row)
         speculation = f"up to {window} drafted" if window else "plain decoding"
-        lines.append(f"{name} {url} {own.model}, {speculation}, step {own.step_ms[0]:g} ms")
+        step = f"step {own.step_ms[0]:g} ms"
+        lines.append(f"{name} {url} {own.model}, {speculation}, {step}")
     print_result({"servers": rows}, [*lines, "ready"], as_json=as_json)
     if not as_json:
         print(

@@ -58,7 +58,8 @@ def stage_gib(model: ModelConfig) -> int:
 def largest_pair(experiment: Experiment, catalogue: Catalogue) -> tuple[ModelConfig, ...]:
     """Return the target and the largest draft of all variants: the largest artifact's models."""
     target, *drafts = (catalogue.models[name] for name in experiment.all_models())
-    return (target, *sorted(drafts, key=lambda model: (_model_gib(model), model.id))[-1:])
+    drafts.sort(key=lambda model: (_model_gib(model), model.id))
+    return target, *drafts[-1:]
 
 
 def _model_gib(model: ModelConfig) -> int:

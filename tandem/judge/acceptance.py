@@ -23,6 +23,7 @@ from tandem.bench.plan.schedule import ArmLoad, TurnKey
 from tandem.bench.records import counters
 from tandem.judge.pairs import find_figures
 from tandem.judge.schema import ClassAcceptance
+from tandem.judge.text_format import format_sentence
 from tandem.metrics import list_position_rates
 
 _ABSENT_PREFIX = "acceptance_length is absent: "  # as turns.acceptance says it
@@ -158,4 +159,4 @@ def _estimate_by_chunks(
 def _join_clauses(clauses: Sequence[str]) -> str:
     """Join clauses; each once."""
     text = "; ".join(dict.fromkeys(clauses))
-    return text[:1].upper() + text[1:] + "." if text else ""
+    return format_sentence(text) if text else ""

@@ -185,7 +185,8 @@ class ContentCounts(NamedTuple):
 def count_content(pairing: RequestPairing, arm: str) -> ContentCounts:
     """Count the answers of an arm that the content check refused."""
     table = pairing.table
-    mask = pairing.row_mask() & ~table.failed & (table.content != UNKNOWN) & table.arm_mask(arm)
+    is_checked = ~table.failed & (table.content != UNKNOWN)
+    mask = pairing.row_mask() & is_checked & table.arm_mask(arm)
     words = [table.contents[code] for code in table.content[mask].tolist()]
     return ContentCounts(arm, len(words), Counter(word for word in words if word in BROKEN_CONTENT))
 

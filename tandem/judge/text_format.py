@@ -215,6 +215,11 @@ def format_interval(ratio: RatioEstimate | None) -> str:
     return f"{format_number(ratio.low)} to {format_number(ratio.high)}"
 
 
+def format_sentence(text: str) -> str:
+    """Return a text as a sentence: its first letter is a capital, and a full stop ends it."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
 def count_things(count: int, noun: str) -> str:
     """Return a count with its noun: `1 round`, `2 rounds`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
@@ -269,7 +274,7 @@ def describe_quality(task: TaskQuality, baseline: str) -> str:
     interval = f"{100 * task.low:+.1f} to {100 * task.high:+.1f}"
     points = f"{100 * task.difference:+.1f} points ({interval})"
     sentences = [f"{', '.join(counts)}: {points}; {task.why}."]
-    sentences += [f"{limit[:1].upper()}{limit[1:]}." for limit in task.limits]
+    sentences += map(format_sentence, task.limits)
     return " ".join(sentences)
 
 

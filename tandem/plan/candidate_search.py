@@ -229,9 +229,9 @@ def decide_sweep(
     Args:
         candidates, results, law: as of `plan_next`.
     """
-    word: Literal["decided", "unfinished"] = (
-        "decided" if plan_next(candidates, results, law).next is None else "unfinished"
-    )
+    word: Literal["decided", "unfinished"] = "decided"
+    if plan_next(candidates, results, law).next is not None:
+        word = "unfinished"
     if not results:
         return SweepDecision(None, 1.0, 1.0, 1.0, word, "nothing was measured")
     able_results = [result for result in results if result.can_win]
@@ -240,13 +240,13 @@ def decide_sweep(
     best = max(able_results, key=lambda result: result.score)
     # any of the measured candidates could have led by chance (Bonferroni)
     deviation = NormalDist().inv_cdf(1 - FALSE_LEAD / len(results)) * best.log_sd
-    low, high = (best.score * math.exp(sign * deviation) for sign in (-1, 1))
+    low = best.score * math.exp(-deviation)
+    high = best.score * math.exp(deviation)
     name = f"{best.candidate.draft} with window {best.candidate.window}"
+    times = f"{best.score:.2f} times as fast"
+    interval = f"({low:.2f} to {high:.2f})"
     if low <= 1:
-        reason = (
-            f"plain decoding: the best candidate, {name}, is {best.score:.2f} times as fast"
-            f" ({low:.2f} to {high:.2f})"
-        )
+        reason = f"plain decoding: the best candidate, {name}, is {times} {interval}"
         return SweepDecision(None, 1.0, low, high, word, reason)
-    reason = f"{name}: {best.score:.2f} times as fast as plain decoding ({low:.2f} to {high:.2f})"
+    reason = f"{name}: {times} as plain decoding {interval}"
     return SweepDecision(best.candidate, best.score, low, high, word, reason)

@@ -124,11 +124,15 @@ def _build_box_spec(
     label: str, arm_colors: Mapping[str, str], data: _BoxData, width: int
 ) -> VegaSpec:
     low = min(box["p5"] for box in data.boxes)
-    high = max([*(box["p95"] for box in data.boxes), *(dot["at"] for dot in data.dots)])
+    highs = [box["p95"] for box in data.boxes]
+    highs += [dot["at"] for dot in data.dots]
+    high = max(highs)
     is_log = low > 0 and high / low > _LOG_RATIO
-    ends = (0.0, high)
+    first = 0.0
+    last = high
     if is_log:
-        ends = (max(low, high / _MAX_AXIS_RATIO) / _AXIS_MARGIN, high * _AXIS_MARGIN)
+        first = max(low, high / _MAX_AXIS_RATIO) / _AXIS_MARGIN
+        last = high * _AXIS_MARGIN
     ticks = {
         "labelExpr": "format(datum.value, ',')",
         "labelOverlap": True,
@@ -138,7 +142,7 @@ def _build_box_spec(
     chart = RowChart(
         rows=data.boxes,
         axis=ValueAxis(
-            title=label, first=ends[0], last=ends[1], figure_px=65, is_log=is_log, ticks=ticks
+            title=label, first=first, last=last, figure_px=65, is_log=is_log, ticks=ticks
         ),
         marks=[
             RowMark("rule", "p5", "p95", {"strokeWidth": 1.5}),

@@ -168,8 +168,10 @@ def _build_figure_chart(
     metric, title, caption = texts
     rows = []
     for point in points:
-        moment = str(np.datetime64(int(point["at"] / 1000), "s")).replace("T", " ")
-        rows.append((point["series"], moment, f"{point['n']:,}", fmt.format_number(point["value"])))
+        moment = np.datetime64(int(point["at"] / 1000), "s")
+        moment_text = str(moment).replace("T", " ")
+        median = fmt.format_number(point["value"])
+        rows.append((point["series"], moment_text, f"{point['n']:,}", median))
     heads = ("Series", "UTC", "Requests", f"Median, {fmt.metric_unit(metric)}")
     return ReportChart(
         name=f"over-time-{metric.replace('_', '-')}",
@@ -184,7 +186,8 @@ def _build_figure_chart(
 def _build_line_spec(
     chart_lines: list[_ChartLine], points: list[dict[str, Any]], width: int
 ) -> VegaSpec:
-    span_s = (max(point["at"] for point in points) - min(point["at"] for point in points)) / 1000
+    moments_ms = [point["at"] for point in points]
+    span_s = (max(moments_ms) - min(moments_ms)) / 1000
     columns = 1 if width < HALF_PX else 2
     time_format = "%H:%M:%S" if span_s < _SHORT_S else "%H:%M"
     if span_s > _DAY_S:

@@ -84,7 +84,8 @@ def _find_small_compile_memory(context: ExperimentContext) -> Iterable[RuleFindi
     target = context.target
     own = context.experiment.compile.memory_gib
     memory = own or context.experiment.serving.memory_gib
-    parameters = (target.bytes.value or 0) // VALUE_BYTES.get(target.dtype.value or "", 2) / 10**9
+    value_bytes = VALUE_BYTES.get(target.dtype.value or "", 2)
+    parameters = (target.bytes.value or 0) // value_bytes / 10**9
     if memory < LARGE_COMPILE_GIB and parameters >= LARGE_TARGET_B:
         kind = "" if own else ", the memory of a server,"
         got = f"{memory}{kind} to compile a target of {parameters:.0f} B parameters"

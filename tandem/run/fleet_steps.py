@@ -194,20 +194,19 @@ def wait_for_nodes(work: StepWork) -> StepProgress:
     taints = describe_taints(nodes)
     if taints:
         return _wait_on_nodes(work, "tainted_at", taints, TAINT_WAIT_S)
-    declared = (
-        work.world.catalogue.instances.instances[
-            work.world.environment.capacity.instance_type
-        ].devices.value
-        or 0
-    )
-    counts = {
-        node["metadata"]["name"]: count_devices(work, node["metadata"]["name"]) for node in nodes
-    }
-    short = {name: count for name, count in counts.items() if count < declared}
-    if not short:
-        return StepProgress(state="done", note=f"{', '.join(counts)}: {declared} devices each")
-    text = ", ".join(f"{name} shows {count} of {declared} devices" for name, count in short.items())
-    return _wait_on_nodes(work, "free_at", text, DEVICE_WAIT_S)
+    instance_type = work.world.environment.capacity.instance_type
+    instance = work.world.catalogue.instances.instances[instance_type]
+    declared = instance.devices.value or 0
+    node_names = [node["metadata"]["name"] for node in nodes]
+    faults = []
+    for name in node_names:
+        count = count_devices(work, name)
+        if count < declared:
+            faults.append(f"{name} shows {count} of {declared} devices")
+    if not faults:
+        note = f"{', '.join(node_names)}: {declared} devices each"
+        return StepProgress(state="done", note=note)
+    return _wait_on_nodes(work, "free_at", ", ".join(faults), DEVICE_WAIT_S)
 
 
 def _wait_on_nodes(work: StepWork, key: str, text: str, limit_s: int) -> StepProgress:

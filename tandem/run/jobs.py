@@ -224,7 +224,8 @@ def _read_last_words(failure: Object) -> str:
         row = msgspec.json.decode(lines[-1], type=dict[str, Any])
     except msgspec.DecodeError:
         return lines[-1]
-    return "; ".join(str(row[key]) for key in ("event", "change") if row.get(key)) or lines[-1]
+    words = [str(row[key]) for key in ("event", "change") if row.get(key)]
+    return "; ".join(words) or lines[-1]
 
 
 def list_container_statuses(pod: Object) -> list[Object]:

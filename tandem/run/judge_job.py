@@ -26,7 +26,7 @@ from tandem.bench.records.quality_rows import QUALITY_FILE, QualityRow, write_qu
 from tandem.errors import ExitCode, InputError
 from tandem.judge.schema import RatioEstimate, Verdict
 from tandem.judge.sweep_record import PairEvidence, PairVerdict, TaskWord
-from tandem.judge.text_format import describe_quality
+from tandem.judge.text_format import describe_quality, format_sentence
 from tandem.judge.verdict import JudgeOptions
 from tandem.post.run_answers import answer_run
 from tandem.post.schema import save_answers
@@ -126,7 +126,7 @@ def describe_judgment(report: RunReport) -> str:
     text = "; ".join(sentence.rstrip(".") for sentence in sentences)
     if report.summary.simulated:
         return f"SIMULATED servers: {text}."
-    return f"{text[:1].upper()}{text[1:]}."
+    return format_sentence(text)
 
 
 def _store_claims(task: BenchTask, table: RequestTable, verdict: Verdict) -> None:

@@ -103,7 +103,9 @@ def _list_descendants(ancestor: int) -> list[int]:
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+            # a program's name, in brackets, may have spaces
+            fields = stat.read_text().rpartition(")")[2].split()
+            parents[int(stat.parent.name)] = int(fields[1])
     descendants: list[int] = []
     generation = [ancestor]
     while generation:

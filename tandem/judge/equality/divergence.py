@@ -155,14 +155,23 @@ def find_first_difference(first_units: Sequence[Any], second_units: Sequence[Any
 def _cut_text(text: str, place: int) -> str:
     first = max(place - _BEFORE, 0)
     last = place + _AFTER
-    return f"{'…' if first else ''}{clean_text(text[first:last])}{'…' if last < len(text) else ''}"
+    excerpt = clean_text(text[first:last])
+    if first:
+        excerpt = f"…{excerpt}"
+    if last < len(text):
+        excerpt = f"{excerpt}…"
+    return excerpt
 
 
 def _cut_token_ids(ids: Sequence[int], place: int) -> str:
     first = max(place - _IDS_BEFORE, 0)
     last = place + _IDS_AFTER
     ids_text = " ".join(map(str, ids[first:last]))
-    return f"token ids {'… ' if first else ''}{ids_text}{' …' if last < len(ids) else ''}"
+    if first:
+        ids_text = f"… {ids_text}"
+    if last < len(ids):
+        ids_text = f"{ids_text} …"
+    return f"token ids {ids_text}"
 
 
 class _TokenStep(NamedTuple):

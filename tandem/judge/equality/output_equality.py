@@ -198,16 +198,18 @@ def _estimate_lengths(
     tokens = np.maximum(table.tokens, 1)
     logs = np.log(tokens[pairs.second]) - np.log(tokens[pairs.first])
     logs[pairs.is_same] = 0.0
-    if np.isnan(logs[~pairs.is_same]).all() and len(divergences) == (~pairs.is_same).sum():
-        logs_by_row = {
-            part.row: np.log(max(part.lengths[1], 1) / max(part.lengths[0], 1))
-            for part in divergences
-        }
+    differs = ~pairs.is_same
+    if np.isnan(logs[differs]).all() and len(divergences) == differs.sum():
+        logs_by_row = {}
+        for part in divergences:
+            baseline_length, variant_length = part.lengths
+            logs_by_row[part.row] = np.log(max(variant_length, 1) / max(baseline_length, 1))
         logs = np.array([logs_by_row.get(row, 0.0) for row in pairs.first.tolist()], float)
     is_finite = np.isfinite(logs)
-    _, codes = np.unique(table.prompt[pairs.first][is_finite], return_inverse=True)
-    if not len(codes):
+    if not is_finite.any():
         return None
+    prompts = table.prompt[pairs.first[is_finite]]
+    codes = np.unique(prompts, return_inverse=True)[1]
     by_prompt = np.bincount(codes, logs[is_finite]) / np.bincount(codes)
     estimate = estimate_log_ratio(by_prompt)
     if estimate is None:
