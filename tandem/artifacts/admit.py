@@ -117,10 +117,14 @@ def _require_config(source: Path, key: ArtifactKey, manifest: sets.Manifest) -> 
     with _translate_mount_errors(source / CONFIG):
         config = read_config(source)
     lines = [config] if isinstance(config, str) else list(config_differences(config, key))
-    accepted_lines = set(manifest.made.get(sets.ACCEPTED_FIELD) or ())
-    for line in filter(accepted_lines.__contains__, lines):
-        log_event(line, level="warning", where=str(source / CONFIG), accepted=True)
-    _refuse_faults([line for line in lines if line not in accepted_lines], source / CONFIG)
+    accepted_lines = manifest.made.get(sets.ACCEPTED_FIELD) or ()
+    faults = []
+    for line in lines:
+        if line in accepted_lines:
+            log_event(line, level="warning", where=str(source / CONFIG), accepted=True)
+        else:
+            faults.append(line)
+    _refuse_faults(faults, source / CONFIG)
 
 
 def _refuse_faults(lines: Sequence[str], where: Path) -> None:

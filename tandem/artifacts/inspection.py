@@ -228,8 +228,9 @@ def config_differences(config: Mapping[str, Any], key: ArtifactKey) -> Iterator[
 
     paths_by_sentence: dict[str, list[str]] = {}
     for path, (field, expected) in build_expected_settings(key).items():
-        follows_mode = field == "mode" and mode != key.mode
-        if follows_mode or (path.startswith(DRAFT) and not has_draft):
+        if field == "mode" and mode != key.mode:
+            continue
+        if path.startswith(DRAFT) and not has_draft:
             continue
         actual = _read_config_value(config, path)
         # in Python 1 equals true
@@ -241,8 +242,9 @@ def config_differences(config: Mapping[str, Any], key: ArtifactKey) -> Iterator[
 
     for path, field, model in _list_models(key):
         folder = _read_model_folder(config, path)
+        own_folder = f"{MODELS_MOUNT}/{model.replace('@', '/')}"
         is_ours = folder.startswith(f"{MODELS_MOUNT}/")
-        if is_ours and folder.rstrip("/") != f"{MODELS_MOUNT}/{model.replace('@', '/')}":
+        if is_ours and folder.rstrip("/") != own_folder:
             yield f"{field}: artifact {folder}, deployment {model} ({CONFIG} {path})"
 
 

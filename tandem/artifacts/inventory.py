@@ -9,10 +9,10 @@ ignores other objects of the bucket.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import groupby
 from typing import Literal
 
 from tandem.artifacts import manifest as sets
@@ -178,21 +178,19 @@ def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[S
     Raises:
         TandemError: the bucket cannot be listed.
     """
-    objects: list[ObjectSummary] = []
-    uploads: list[OpenUpload] = []
+    objects = defaultdict[str, list[ObjectSummary]](list)
+    uploads = defaultdict[str, list[OpenUpload]](list)
     for top in PREFIX_DEPTHS:
-        objects += store.list(f"{top}/")
+        for row in store.list(f"{top}/"):
+            objects[find_set_prefix(row.key)].append(row)
         if with_uploads:
-            uploads += store.list_uploads(f"{top}/")
-    by_prefix = {
-        prefix: tuple(group)
-        for prefix, group in groupby(objects, key=lambda row: find_set_prefix(row.key))
-    }
-    prefixes = sorted({*by_prefix, *(find_set_prefix(upload.key) for upload in uploads)} - {""})
+            for upload in store.list_uploads(f"{top}/"):
+                uploads[find_set_prefix(upload.key)].append(upload)
+    prefixes = sorted({*objects, *uploads} - {""})
 
     def read_set(prefix: str) -> StoredSet:
-        set_uploads = tuple(upload for upload in uploads if find_set_prefix(upload.key) == prefix)
-        stored_set = _read_set(store, prefix, by_prefix.get(prefix, ()), set_uploads)
+        set_uploads = tuple(uploads.get(prefix, ()))
+        stored_set = _read_set(store, prefix, tuple(objects.get(prefix, ())), set_uploads)
         # the set may have become whole between two pages
         if stored_set.manifest is not None and stored_set.damage:
             stored_set = _read_set(store, prefix, tuple(store.list(f"{prefix}/")), set_uploads)

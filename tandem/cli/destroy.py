@@ -152,15 +152,17 @@ def _confirm_name(name: str, typed_name: str | None) -> None:
 
 
 def _print_leftovers(leftovers: Sequence[LeftoverResource], failures: Mapping[str, str]) -> None:
-    head = "of what could be searched, nothing left but:" if failures else "nothing left but:"
     lines: list[str] = []
     for resource in leftovers:
+        name = f"{resource.kind} {resource.name}"
+        if resource.kept:
+            lines.append(f"{name}: stays, {resource.note}")
+            continue
         note = f" ({resource.note})" if resource.note else ""
-        fate = f"stays, {resource.note}" if resource.kept else f"ORPHAN{note}"
-        lines.append(f"{resource.kind} {resource.name}: {fate}")
-        if resource.remove and not resource.kept:
+        lines.append(f"{name}: ORPHAN{note}")
+        if resource.remove:
             lines.append(VerbatimText(f"  {resource.remove}"))
     lines = lines or ["nothing"]
     lines += [f"not searched: {kind}: {why}" for kind, why in failures.items()]
-    print_line(head)
+    print_line("of what could be searched, nothing left but:" if failures else "nothing left but:")
     print_rows((line,) for line in lines)

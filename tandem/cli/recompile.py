@@ -114,21 +114,19 @@ class VariantChange:
 def compare_keys(old_snapshot: KeySnapshot, inputs: CommandInputs) -> list[VariantChange]:
     """Compare what is declared now with `old_snapshot`, place by place; what is gone comes last."""
     only = old_snapshot.only_experiment
-    new_places = {
+    places = {
         place: keys
         for place, keys in _compute_declared_keys(inputs).items()
         if only in {None, place[1]}
     }
     environments = {environment.name for environment in inputs.environments()}
-    gone_places = [
-        place
-        for place in old_snapshot.places
-        if place not in new_places and place[0] in environments
-    ]
+    for place in old_snapshot.places:
+        if place[0] in environments:
+            places.setdefault(place, {})
+
     changes: list[VariantChange] = []
-    for place in (*new_places, *gone_places):
+    for place, new in places.items():
         old = old_snapshot.find_keys(place)
-        new = new_places.get(place, {})
         if isinstance(new, str):
             changes.append(_skip_place(place, new))
         elif isinstance(old, str):
@@ -339,7 +337,9 @@ def print_changes(old_snapshot: KeySnapshot, changes: Sequence[VariantChange]) -
             _print_change(change)
     for change in changes:
         if change.reason:
-            place = "/".join(filter(None, (change.environment, change.experiment)))
+            place = change.experiment
+            if change.environment:
+                place = f"{change.environment}/{place}"
             print_rows([(f"not compared, {change.reason}: {place}",)], indent=0)
 
 
@@ -368,12 +368,10 @@ def _compute_bill(changes: Iterable[VariantChange]) -> dict[str, Any]:
     Two experiments that need the same artifact compile it once.
     """
     compiles = {change.now: change for change in changes if change.compiles}.values()
-    graphs = [change.graphs for change in compiles]
-    usd = [change.most_usd for change in compiles]
     return {
         "artifacts": len(compiles),
-        "graphs": _sum_known(graphs),
-        "most_usd": _sum_known(usd),
+        "graphs": _sum_known([change.graphs for change in compiles]),
+        "most_usd": _sum_known([change.most_usd for change in compiles]),
     }
 
 

@@ -7,6 +7,7 @@ so that repository, tag, digest and the artifact key stay what the publisher mad
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -69,21 +70,22 @@ def list_image_uses(
     A base is pulled where an image of ours is built; what is built lies in the account's own
     registry.
     """
-    users: dict[tuple[str, str], list[str]] = {}
+    users = defaultdict[tuple[str, str], list[str]](list)
     hosted = tuple(experiments)
     for experiment in hosted:
         image = catalogue.runtimes[experiment.runtime].image
-        users.setdefault(("image", image.reference), []).append(experiment.name)
+        users["image", image.reference].append(experiment.name)
     chart = catalogue.dra_chart
     chart_reference = f"{chart.repository.removeprefix('oci://')}:{chart.version.value}"
-    users.setdefault(("chart", chart_reference), []).append("neuron-dra-driver")
+    users["chart", chart_reference].append("neuron-dra-driver")
     for part in chart.images.value:
-        users.setdefault(("image", f"{part.repository}:{part.tag}"), []).append("neuron-dra-driver")
+        users["image", f"{part.repository}:{part.tag}"].append("neuron-dra-driver")
     digests = {chart_reference: chart.digest.value}
     for project_image in list_hosted_images(hosted):
         base = project_image.base()
-        users.setdefault(("image", base.reference), []).append(OWN_IMAGE.format(project_image.name))
+        users["image", base.reference].append(OWN_IMAGE.format(project_image.name))
         digests[base.reference] = base.digest
+
     uses = []
     for (kind, reference), names in users.items():
         mirrored = apply_mirror(reference, environment.registry_mirrors)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
@@ -112,28 +112,33 @@ def build_partial_record(record: type[R], data: dict[str, Any]) -> R:
     for key, field in record.model_fields.items():
         fields: dict[str, Any] = {key: (field.annotation, field)}
         single_field_record = create_model("SingleFieldRecord", __base__=SpecRecord, **fields)
-        content: Any = data.get(key)
-        is_list = get_origin(field.annotation) is tuple
+        own_data = {key: data[key]} if key in data else {}
         try:
-            text = json.dumps({key: content} if key in data else {})
-            values[key] = getattr(single_field_record.model_validate_json(text), key)
+            value = single_field_record.model_validate_json(json.dumps(own_data))
+            values[key] = getattr(value, key)
         except ValidationError:
-            items: list[Any] = content if isinstance(content, list) else [content]
-            if isinstance(content, list) == is_list and all(
-                isinstance(item, dict) for item in items
-            ):
-                types = [_find_record_type(field, item.get("kind")) for item in items]
-                parts = [
-                    build_partial_record(part, item)
-                    for part, item in zip(types, items, strict=True)
-                    if part
-                ]
-                if parts:
-                    values[key] = tuple(parts) if is_list else parts[0]
+            parts = list(_build_parts(field, data.get(key)))
+            if parts:
+                is_list = get_origin(field.annotation) is tuple
+                values[key] = tuple(parts) if is_list else parts[0]
     partial = cast(R, record.model_construct(None, **values))
     for key in record.model_fields.keys() - values.keys():
         partial.__dict__.pop(key, None)  # not even its default is true
     return partial
+
+
+def _build_parts(field: FieldInfo, content: Any) -> Iterator[SpecRecord]:
+    """Yield the partial records that a field's content has; none where it is of another form."""
+    is_list = isinstance(content, list)
+    if is_list != (get_origin(field.annotation) is tuple):
+        return
+    items: list[Any] = content if is_list else [content]
+    if not all(isinstance(item, dict) for item in items):
+        return
+    for item in items:
+        part_type = _find_record_type(field, item.get("kind"))
+        if part_type:
+            yield build_partial_record(part_type, item)
 
 
 def _build_fault(

@@ -220,16 +220,16 @@ def _check_round(contents: Mapping[str, bytes | None], number: int, url: str) ->
     Raises:
         InputError: the round is not.
     """
-    missing = [name for name, content in contents.items() if content is None]
-    require_schema(contents[ROUND_FILE] or b"", SCHEMA, label="the round", where=url)
+    round_body = contents[ROUND_FILE] or b""
+    require_schema(round_body, SCHEMA, label="the round", where=url)
     count = (contents[RECORDS_FILE] or b"").count(b"\n")
-    result_body = contents[ROUND_FILE] or b""
-    if missing or count != msgspec.json.decode(result_body, type=RoundResult).requests:
-        reason = (
-            f"{', '.join(missing)} is missing"
-            if missing
-            else f"it has {count} records, and not those it counts"
-        )
+    missing = [name for name, content in contents.items() if content is None]
+    reason = ""
+    if missing:
+        reason = f"{', '.join(missing)} is missing"
+    elif count != msgspec.json.decode(round_body, type=RoundResult).requests:
+        reason = f"it has {count} records, and not those it counts"
+    if reason:
         problem = f"round {number} is not stored whole: {reason}"
         change = "measure it again, as another attempt"
         raise InputError(problem, where=url, change=change)
