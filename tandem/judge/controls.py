@@ -240,7 +240,9 @@ def _explain_overload(table: RequestTable, load: RoundLoad) -> str:
         return f"the client took {cpu:.0%} of a CPU, and its event loop has one"
     values_ms = find_figures(table, DECIDING_METRIC)[table.round == load.round]
     finite_ms = values_ms[np.isfinite(values_ms)]
-    median_ms = float(np.median(finite_ms)) if len(finite_ms) else math.inf
+    median_ms = math.inf
+    if len(finite_ms):
+        median_ms = float(np.median(finite_ms))
     if lag_s <= max(MAX_LAG_S, MARGIN * median_ms / _MS):
         return ""
     late = f"the client's event loop woke {_MS * lag_s:.0f} ms late or more one time in ten"

@@ -82,15 +82,15 @@ def measure_work(table: RequestTable, rows: BoolArray) -> ArmWork:
     Good tokens are those of requests that succeeded, gave good text and kept every stated limit.
     """
     has_good_content = mask_content(table, GOOD_CONTENT) | (table.content == UNKNOWN)
-    good_mask = rows & table.limit_masks()[0] & has_good_content
+    is_good = rows & table.limit_masks()[0] & has_good_content
+    is_bad = rows & ~table.failed & ~is_good
     is_unknown = np.isnan(table.tokens)
-    request_count = int(rows.sum())
     return ArmWork(
-        request_count=request_count,
-        good_tokens=int(table.tokens[good_mask & ~is_unknown].sum()),
+        request_count=int(rows.sum()),
+        good_tokens=int(table.tokens[is_good & ~is_unknown].sum()),
         busy_s=measure_busy_s(table, rows),
-        bad_answers=int((rows & ~table.failed & ~good_mask).sum()),
-        answers_without_tokens=int((good_mask & is_unknown).sum()),
+        bad_answers=int(is_bad.sum()),
+        answers_without_tokens=int((is_good & is_unknown).sum()),
     )
 
 

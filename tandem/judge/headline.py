@@ -204,9 +204,8 @@ def _list_output_reasons(facts: HeadlineFacts) -> Iterator[str]:
         yield "outputs were not compared"
     elif facts.output == "not the same" or facts.equality.result != "the same":
         yield facts.equality.sentence
-    has_lengths = facts.length_ratios or (
-        facts.equality is not None and facts.equality.lengths is not None
-    )
+    has_read_lengths = facts.equality is not None and facts.equality.lengths is not None
+    has_lengths = facts.length_ratios or has_read_lengths
     if not has_lengths and facts.cells_with_interval:
         yield "output tokens were not counted, so whether answers have the same length is not known"
     ratios = {class_: ratio for (class_, _), ratio in facts.different_lengths.items()}

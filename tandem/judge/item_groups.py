@@ -96,6 +96,8 @@ def compute_design_effect(groups: Sequence[ItemGroup]) -> float:
     level = 0.5 + LEVEL / 2
     normal = NormalDist().inv_cdf(level)
     student = float(special.stdtrit(group_count - 1, level))
-    effect = (between + normal**2 * likeness**2) / (alone + normal**2 * likeness)
-    effect = max(1.0, effect) * group_count / (group_count - 1)
+    grouped_variance = between + normal**2 * likeness**2
+    single_variance = alone + normal**2 * likeness
+    effect = max(1.0, grouped_variance / single_variance)
+    effect = effect * group_count / (group_count - 1)
     return effect * (student / normal) ** 2

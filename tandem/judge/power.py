@@ -111,8 +111,10 @@ def compute_detectable_effect(se: Values, df: Values, targets: DecisionTargets) 
         se, df: of the estimates.
         targets: their floors and levels.
     """
-    by_test = special.nctdtrinc(df, 1 - POWER, special.stdtrit(df, 1 - targets.alpha / 2))
-    effects: Values = np.maximum(by_test * se, targets.floors + special.stdtrit(df, POWER) * se)
+    critical_value = special.stdtrit(df, 1 - targets.alpha / 2)
+    by_test = special.nctdtrinc(df, 1 - POWER, critical_value) * se
+    beyond_floor = targets.floors + special.stdtrit(df, POWER) * se
+    effects: Values = np.maximum(by_test, beyond_floor)
     return effects
 
 
@@ -189,7 +191,9 @@ def _combine_variances(
     round_variance = by_round / rounds
     variance = own_variance + round_variance
     # Satterthwaite's degrees of freedom of a sum of two variances
-    weights = own_variance**2 / (prompts - 1) + round_variance**2 / np.maximum(rounds - 1, 1)
+    prompt_weights = own_variance**2 / (prompts - 1)
+    round_weights = round_variance**2 / np.maximum(rounds - 1, 1)
+    weights = prompt_weights + round_weights
     df = np.divide(variance**2, weights, out=prompts - 1, where=weights > 0)
     se = np.sqrt(variance)
     return np.maximum(se, np.finfo(float).tiny), df

@@ -88,7 +88,9 @@ class QuantileCurve:
         inner = np.interp(clipped_values, x, y)
         slopes = 1.0
         if self.is_proportional:
-            slopes = np.where(values < 0, y[0] / x[0], y[-1] / x[-1])
+            low_slope = y[0] / x[0]
+            high_slope = y[-1] / x[-1]
+            slopes = np.where(values < 0, low_slope, high_slope)
         followed: Values = inner + slopes * (values - clipped_values)
         return followed
 
@@ -118,7 +120,8 @@ class ResidualPool:
             lower = np.minimum(drawn, transformed)
             upper = np.maximum(drawn, transformed)
             cautious = np.where(student < 0, lower, upper)
-            is_beyond = np.abs(student) > special.stdtrit(count - 1, (1 + LEVEL) / 2)
+            edge = special.stdtrit(count - 1, (1 + LEVEL) / 2)
+            is_beyond = np.abs(student) > edge
             mean = np.where(is_beyond, cautious, drawn)
             self._curves[count] = QuantileCurve(student, mean, is_proportional=True)
         return self._curves[count]
@@ -141,14 +144,18 @@ class ResidualPool:
             parts.append(ratios)
 
         # the end of an interval mirrors the ratio: the mean is low where the ratio is low
-        means: Values = -np.quantile(np.concatenate(parts), special.stdtr(count - 1, -student))
+        all_ratios = np.concatenate(parts)
+        probabilities = special.stdtr(count - 1, -student)
+        means: Values = -np.quantile(all_ratios, probabilities)
         return means
 
     def _transform(self, student: Values, count: int) -> Values:
         """Return the mean's quantiles by Hall's transformation of Student's ratio."""
         share = self.skewness / (3 * math.sqrt(count))
         ratios = np.linspace(-_LARGEST_RATIO, _LARGEST_RATIO, 20_001)
-        transformed = ratios + share * (ratios**2 + 1 / 2) + share**2 * ratios**3 / 3
+        square_term = share * (ratios**2 + 1 / 2)
+        cube_term = share**2 * ratios**3 / 3
+        transformed = ratios + square_term + cube_term
         means: Values = -np.interp(-student, transformed, ratios)
         return means
 
@@ -183,7 +190,8 @@ def pool_residuals(logs_by_class: Iterable[Values]) -> ResidualPool | None:
         if count >= FEWEST_PROMPTS:
             classes.append(logs)
             # a class's own mean takes a part of the spread with it
-            parts.append(math.sqrt(count / (count - 1)) * (logs - logs.mean()))
+            scale = math.sqrt(count / (count - 1))
+            parts.append(scale * (logs - logs.mean()))
     residuals = np.concatenate(parts)
     if len(residuals) < _FEWEST_RESIDUALS or np.ptp(residuals) < NO_WIDTH:
         return None
@@ -201,8 +209,9 @@ def resample_curve(logs: Values, se: float) -> QuantileCurve:
     """Return the curve of the mean of resampled prompts."""
     weights, lower_index, upper_share = plan_resampling(len(logs))
     means = np.sort(weights @ (logs - logs.mean())) / se
-    mean = means[lower_index] * (1 - upper_share) + means[lower_index + 1] * upper_share
-    return QuantileCurve(_GRID, mean)
+    lower = means[lower_index]
+    upper = means[lower_index + 1]
+    return QuantileCurve(_GRID, lower * (1 - upper_share) + upper * upper_share)
 
 
 @lru_cache(maxsize=32)

@@ -160,9 +160,10 @@ def format_short_ratio(value: float) -> str:
 
 def format_short_range(values: Sequence[float]) -> str:
     """Return the range of some ratios with equal digits, `1.18 to 1.30`, or their common value."""
-    decimals = max(_count_short_decimals(value) for value in (min(values), max(values)))
-    ends = dict.fromkeys(f"{value:,.{decimals}f}" for value in (min(values), max(values)))
-    return " to ".join(ends)
+    ends = (min(values), max(values))
+    decimals = max(map(_count_short_decimals, ends))
+    texts = [f"{end:,.{decimals}f}" for end in ends]
+    return " to ".join(dict.fromkeys(texts))
 
 
 def _count_short_decimals(value: float) -> int:
@@ -482,10 +483,12 @@ def choose_table_cells(
 
     If there are more, return only cells of the deciding metric: those that say most.
     """
-    cells = tuple(cell for cell in verdict.cells if cell.variant == headline.variant)
-    if len(cells) > limit:
-        return choose_telling_cells(select_cells(verdict, headline), limit), len(cells)
-    return tuple(sorted(cells, key=lambda cell: cell.metric != headline.metric)), len(cells)
+    cells = [cell for cell in verdict.cells if cell.variant == headline.variant]
+    count = len(cells)
+    if count > limit:
+        return choose_telling_cells(select_cells(verdict, headline), limit), count
+    cells.sort(key=lambda cell: cell.metric != headline.metric)
+    return tuple(cells), count
 
 
 def choose_telling_cells(cells: Iterable[CellVerdict], limit: int) -> tuple[CellVerdict, ...]:
@@ -509,4 +512,5 @@ def choose_telling_cells(cells: Iterable[CellVerdict], limit: int) -> tuple[Cell
         by_word[all_cells[place].verdict].append(place)
     *differences, same, undecided = by_word.values()
     places = [place for place in chain(*zip_longest(*differences)) if place is not None]
-    return tuple(all_cells[place] for place in sorted([*places, *same, *undecided][:limit]))
+    places += same + undecided
+    return tuple(all_cells[place] for place in sorted(places[:limit]))

@@ -163,43 +163,39 @@ def _render_table(rows: Sequence[ComparisonRow], width: int) -> Iterator[str]:
     by_class: dict[str, dict[str, ComparisonRow]] = {}
     for row in rows:
         by_class.setdefault(row.class_, {})[row.metric] = row
-    classes = list(by_class.items())
-    if len(classes) > MAX_CLASSES:
-        classes.sort(key=lambda entry: _is_undecided(*entry))
-    table = [_format_class(name, metrics) for name, metrics in classes[:MAX_CLASSES]]
+    names = list(by_class)
+    omitted_count = len(names) - MAX_CLASSES
+    if omitted_count > 0:
+        names.sort(key=lambda name: _is_undecided(name, by_class[name]))
+    table = [_format_class(name, by_class[name]) for name in names[:MAX_CLASSES]]
     yield from format_table(_HEADS, table, numbers=(1, 2, 3, 4, 5, 7, 8), width=width)
-    if len(classes) > MAX_CLASSES:
-        yield f"and {len(classes) - MAX_CLASSES} more classes: --json"
+    if omitted_count > 0:
+        yield f"and {omitted_count} more classes: --json"
 
 
 def _is_undecided(class_: str, metrics: Mapping[str, ComparisonRow]) -> bool:
     """Return whether no metric of a class has a word; all prompts are shown anyway."""
-    return class_ != fmt.ALL_PROMPTS and all(
-        row.verdict == "no evidence" for row in metrics.values()
-    )
+    words = {row.verdict for row in metrics.values()}
+    return class_ != fmt.ALL_PROMPTS and words == {"no evidence"}
 
 
 def _format_class(class_: str, metrics: Mapping[str, ComparisonRow]) -> list[str]:
     row = metrics.get(DECIDING_METRIC)
-    others = [
-        f"{_format_ratio(metrics.get(name))}{_mark_verdict(metrics.get(name))}"
-        for name in ("tpot_ms", "ttft_ms")
-    ]
+    others = [_format_mark(metrics.get(name)) for name in ("tpot_ms", "ttft_ms")]
     if row is None:
         return [class_, *[fmt.ABSENT] * 5, "", *others]
     format_value = fmt.format_times if row.kind == "gain" else fmt.format_number
     figures = [
         format_value(row.before),
         format_value(row.after),
-        _format_ratio(row),
+        fmt.format_speed_up(row.speed_up),
         fmt.format_interval(row.speed_up),
     ]
     return [class_, str(row.prompts), *figures, row.verdict, *others]
 
 
-def _mark_verdict(row: ComparisonRow | None) -> str:
-    return f"{MARKS[row.verdict]:<1}" if row else ""
-
-
-def _format_ratio(row: ComparisonRow | None) -> str:
-    return fmt.format_speed_up(row.speed_up if row else None)
+def _format_mark(row: ComparisonRow | None) -> str:
+    """Return a ratio with the sign of its verdict."""
+    if row is None:
+        return fmt.ABSENT
+    return f"{fmt.format_speed_up(row.speed_up)}{MARKS[row.verdict]:<1}"

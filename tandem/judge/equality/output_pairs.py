@@ -95,9 +95,8 @@ class OutputMatcher:
         is_first = self.table.arm_mask(first)
         is_second = self.table.arm_mask(second)
         shared_places = np.intersect1d(self.places[is_first], self.places[is_second])
-        return self._build_pairs(
-            first_rows[rows[0]], second_rows[rows[1]], len(shared_places) - len(rows[0])
-        )
+        failure_count = len(shared_places) - len(rows[0])
+        return self._build_pairs(first_rows[rows[0]], second_rows[rows[1]], failure_count)
 
     def pair_repeats(self, *arms: str) -> OutputPairs:
         """Pair each output of the arms with the next for the same prompt at the same load."""
@@ -112,17 +111,19 @@ class OutputMatcher:
 
     def find_answer_rows(self, arm: str) -> IntArray:
         """Return the rows of an arm that succeeded; of a repeated request the later one."""
-        rows = np.flatnonzero(self.table.arm_mask(arm) & ~self.table.failed)[::-1]
-        latest_rows: IntArray = rows[np.unique(self.places[rows], return_index=True)[1]]
+        is_answer = self.table.arm_mask(arm) & ~self.table.failed
+        rows = np.flatnonzero(is_answer)[::-1]
+        _, firsts = np.unique(self.places[rows], return_index=True)
+        latest_rows: IntArray = rows[firsts]
         return latest_rows
 
     def _build_pairs(self, first: IntArray, second: IntArray, failure_count: int) -> OutputPairs:
         is_silent = (self.table.output == NO_DIGEST) & (self.table.ids == NO_DIGEST)
         has_output = ~(is_silent[first] & is_silent[second])
         is_same = self.digests[first] == self.digests[second]
-        return OutputPairs(first, second, is_same, failure_count, int((~has_output).sum())).select(
-            has_output
-        )
+        silent_count = int((~has_output).sum())
+        pairs = OutputPairs(first, second, is_same, failure_count, silent_count)
+        return pairs.select(has_output)
 
 
 def build_matcher(table: RequestTable, *arms: str) -> OutputMatcher:
@@ -225,7 +226,8 @@ def compute_effective_size(hits: BoolArray, prompts: IntArray) -> float:
     size = float(pairs)
     if cluster_variance:
         independent_variance = share * (1 - share) / pairs
-        size = float(np.clip(pairs * independent_variance / cluster_variance, least_size, pairs))
+        size = pairs * independent_variance / cluster_variance
+        size = float(np.clip(size, least_size, pairs))
     # more pairs than one, as both words are among them, and so are two prompts
     pair_quantile, prompt_quantile = special.stdtrit([pairs - 1, count - 1], _QUANTILE_LEVEL)
     return float(size * (pair_quantile / prompt_quantile) ** 2)

@@ -69,18 +69,22 @@ def run_permutation_test(
     statistic = 0.0
     log_least = 0.0
     for place in _spread_places(len(different_pairs), _PROMPTS):
-        size = len(different_pairs[place][0])
-        _, codes = np.unique(np.concatenate(different_pairs[place]), return_inverse=True)
+        pair = different_pairs[place]
+        size = len(pair[0])
+        _, codes = np.unique(np.concatenate(pair), return_inverse=True)
         digest_counts = np.bincount(codes)
         baseline_counts = np.bincount(codes[:size], minlength=len(digest_counts))
-        draws = _compute_statistic(
-            rng.multivariate_hypergeometric(digest_counts, size, size=_DRAWS), digest_counts
-        )
+        drawn_counts = rng.multivariate_hypergeometric(digest_counts, size, size=_DRAWS)
+        draws = _compute_statistic(drawn_counts, digest_counts)
         statistic += float(_compute_statistic(baseline_counts[None, :], digest_counts)[0])
         total += draws
-        log_least += math.log(float((draws >= draws.max() - _ROUNDING).mean()))
-    p = (1 + int((total >= statistic - _ROUNDING).sum())) / (_DRAWS + 1)
-    return PermutationResult(p if different_pairs else 1.0, math.exp(log_least))
+        is_largest = draws >= draws.max() - _ROUNDING
+        log_least += math.log(float(is_largest.mean()))
+    p = 1.0
+    if different_pairs:
+        is_as_far = total >= statistic - _ROUNDING
+        p = (1 + int(is_as_far.sum())) / (_DRAWS + 1)
+    return PermutationResult(p, math.exp(log_least))
 
 
 def _compute_statistic(baseline_counts: IntArray, digest_counts: IntArray) -> Values:
@@ -88,12 +92,10 @@ def _compute_statistic(baseline_counts: IntArray, digest_counts: IntArray) -> Va
     variant_counts = digest_counts - baseline_counts
     baseline_size = baseline_counts.sum(axis=1)
     variant_size = variant_counts.sum(axis=1)
-    cross_share = 1 - (baseline_counts * variant_counts).sum(axis=1) / (
-        baseline_size * variant_size
-    )
-    within_share = 1 - (baseline_counts * (baseline_counts - 1)).sum(axis=1) / (
-        baseline_size * (baseline_size - 1)
-    )
+    same_across = (baseline_counts * variant_counts).sum(axis=1)
+    same_within = (baseline_counts * (baseline_counts - 1)).sum(axis=1)
+    cross_share = 1 - same_across / (baseline_size * variant_size)
+    within_share = 1 - same_within / (baseline_size * (baseline_size - 1))
     statistic: Values = cross_share - within_share
     return statistic
 
