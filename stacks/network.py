@@ -50,7 +50,7 @@ _OBJECT_ACTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class NetworkIds:
     """Ids of a network for the other stacks.
 

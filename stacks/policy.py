@@ -84,7 +84,7 @@ def allow_bucket_key(environment: Environment, *, writes: bool) -> list[Statemen
     return [allow(actions, [key], conditions=conditions)] if key else []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PrivateRepository:
     """A repository of some account's private ECR registry."""
 

@@ -44,7 +44,7 @@ class KubernetesChart(Protocol):
 Charts = Mapping[str, KubernetesChart]  # by their ids, in the order of their application
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterContent:
     """Charts that the CDK applies inside the cluster in addition to the Neuron DRA driver.
 

@@ -22,7 +22,7 @@ from tandem.errors import InputError, convert_os_errors
 Differences = Mapping[str, tuple[object, object]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class KeySide:
     """One of the two keys.
 

@@ -29,7 +29,7 @@ REMOVAL_RESULTS = ("deleted", "would delete")
 FOREIGN_REASON = "it has neither lease nor manifest: not written by Tandem"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SetRemoval:
     """Removal of one set or of a part, in this order: manifest, uploads, files, lease.
 
@@ -53,7 +53,7 @@ class SetRemoval:
         return sum(summary.size for summary in self.objects)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GcPlan:
     """Removals and retentions of unused sets and left-over parts; each retention has a reason."""
 

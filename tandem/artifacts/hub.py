@@ -75,7 +75,7 @@ class HubAccessError(InputError):
     """The hub hides the model without a valid token."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class HubSnapshot:
     """One revision of a model of a hub, with the token; same methods as `FolderSnapshot`.
 

@@ -29,7 +29,7 @@ PREFIX_DEPTHS: dict[str, tuple[Kind, int]] = {"models": ("model", 4), "artifacts
 MAX_NAMES = 3  # files that a sentence names; the rest is counted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StoredSet:
     """One set of a bucket.
 

@@ -23,7 +23,7 @@ STAGE_VARIABLE = "TANDEM_STAGE_COMMAND"  # has the runner stage the models
 _REVISION = r"[A-Za-z0-9][\w.-]*"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelReference:
     """One needed model snapshot.
 

@@ -42,7 +42,7 @@ class LeaseConflictError(ExternalError):
     """Somebody else holds the lease."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LeaseState:
     """State of a lease, from its object.
 

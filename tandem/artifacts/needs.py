@@ -16,7 +16,7 @@ from tandem.declarations.experiment import Experiment, Variant
 from tandem.declarations.variant_key import compute_artifact_key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BucketNeed:
     """One stored set of files that variants need.
 

@@ -74,7 +74,7 @@ EXCLUSION_REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SnapshotEntry:
     """One file in the listing of a source.
 
@@ -190,7 +190,7 @@ def find_exclusion_reason(name: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FolderSnapshot:
     """A folder with one snapshot; same methods as `hub.HubSnapshot`.
 

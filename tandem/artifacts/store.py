@@ -49,7 +49,7 @@ MISSING_CODES = {"NoSuchKey", "404", "NotFound"}
 DENIAL_CODES = {"AccessDenied", "403", "Forbidden"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ObjectHead:
     """Metadata of an object.
 
@@ -63,7 +63,7 @@ class ObjectHead:
     sha256: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ObjectContent:
     """A small object.
 
@@ -78,7 +78,7 @@ class ObjectContent:
     read_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ObjectSummary:
     """One row of a listing; size in bytes."""
 
@@ -87,7 +87,7 @@ class ObjectSummary:
     modified_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OpenUpload:
     """An unfinished upload in parts; AWS charges for its parts until it is aborted."""
 

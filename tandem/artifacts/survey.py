@@ -22,7 +22,7 @@ State = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SurveyRow:
     """One snapshot or artifact, as --json prints it.
 

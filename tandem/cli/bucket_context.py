@@ -17,7 +17,7 @@ from tandem.declarations.environment import Environment
 from tandem.declarations.faults import SpecFault
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BucketContext:
     """What the commands of a bucket start from.
 

@@ -20,7 +20,7 @@ from tandem.monitoring.cost import MonitoringCost
 from tandem.rules import check_workspace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CommandInputs:
     """Declared files, the rules' data, every fault, and the cost of watching by environment."""
 

@@ -17,7 +17,7 @@ from tandem.plan.plan_basis import DraftBasis, PlanBasis
 from tandem.shell_command import quote_command
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanPlace:
     """Where an experiment would run.
 
@@ -33,7 +33,7 @@ class PlanPlace:
     usd_per_hour: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanForecast:
     """What is printed.
 

@@ -21,7 +21,7 @@ from tandem.plan.step_tokens import find_acceptance
 MAX_COST = 100  # a draft forward in steps of the target
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanFigures:
     """The figures of the command line, each as [DRAFT=]VALUE.
 

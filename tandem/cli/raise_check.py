@@ -22,7 +22,7 @@ from tandem.ops.status_warnings import describe_path_fix
 from tandem.ops.stop_paths import StopPath, read_stop_paths
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RaiseCheck:
     """What would happen to a fleet that is raised now.
 

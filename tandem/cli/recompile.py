@@ -46,7 +46,7 @@ PlaceKeys = VariantKeys | str  # variant to the plain fields of its key, or why 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class KeySnapshot:
     """The keys of every variant at one time.
 
@@ -77,7 +77,7 @@ class KeySnapshot:
         return owners
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class VariantChange:
     """One variant before and after, as --json prints it.
 

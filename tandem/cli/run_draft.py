@@ -58,7 +58,7 @@ RUN_CHECKS = frozenset(
 STAGE_CHECKS = frozenset({"stacks", "bucket", "bucket-key", "own-images"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunDraft:
     """A run that may be requested.
 

@@ -13,7 +13,7 @@ Folder = Annotated[Path, Parameter(metavar="DIR")]
 
 
 @Parameter(name="*", group=Group("In every command", sort_key=9))
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Selection:
     """What the user chose, the same for every command.
 

@@ -54,7 +54,7 @@ ADMIN_NOTE = "as an admin, inside the VPC, where the Kubernetes API answers (doc
 MAX_RUN_PREFIX_CHARACTERS = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StartPlan:
     """What is to be raised.
 

@@ -25,7 +25,7 @@ from tandem.declarations.runtime import Runtime
 DATA = Path(__file__).parent / "data"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Catalogue:
     """The data files, parsed."""
 

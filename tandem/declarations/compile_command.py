@@ -24,7 +24,7 @@ from tandem.declarations.server_command import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CompileCommand(ServerCommand):
     """What the runtime's container runs in order to compile.
 

@@ -68,7 +68,7 @@ _PlainLoader.add_implicit_resolver(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class YamlDocument:
     """A parsed file.
 

@@ -15,7 +15,7 @@ from tandem.errors import InputError
 Severity = Literal["refusal", "warning"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SpecFault:
     """One fault or one warning.
 

@@ -23,7 +23,7 @@ PRIVATE_ECR = re.compile(
 OWN_IMAGE = "{} image"  # built in the account; what it stands on is pulled there
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ImageUse:
     """One image or chart an environment needs.
 

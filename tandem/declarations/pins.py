@@ -18,7 +18,7 @@ RUNTIMES = "tandem/declarations/data/runtimes"
 NO_PIN_TEXT = "not pinned"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class VersionPin:
     """One version that is written down.
 

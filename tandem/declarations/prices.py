@@ -20,7 +20,7 @@ from tandem.declarations.platform import WatchPrices
 NODE_PRICE = "system_node_hour"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UnitPrice:
     """USD of one unit.
 

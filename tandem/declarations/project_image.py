@@ -39,7 +39,7 @@ _CHINA_SUFFIX = "amazonaws.com.cn"
 _DEFAULT_SUFFIX = "amazonaws.com"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BaseImage:
     """The image that one of ours stands on.
 
@@ -52,7 +52,7 @@ class BaseImage:
     digest: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ProjectImage:
     """One image that is built from this repository.
 

@@ -16,7 +16,7 @@ from tandem.declarations.names import ARTIFACT_FOLDER, MODELS_MOUNT, SERVER_PORT
 from tandem.declarations.runtime import RuntimeSpelling
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ServerCommand:
     """What a container runs.
 

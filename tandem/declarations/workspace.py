@@ -20,7 +20,7 @@ from tandem.shell_command import quote_command
 R = TypeVar("R", bound=SpecRecord)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SpecFile(Generic[R]):
     """A parsed file together with where its keys stand, so that a rule can name the line."""
 
@@ -28,7 +28,7 @@ class SpecFile(Generic[R]):
     record: R
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Workspace:
     """All that the chosen folders declare.
 

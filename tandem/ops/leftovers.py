@@ -35,7 +35,7 @@ RETENTION_NOTE = (
 MAX_TAG_BATCH = 20  # load balancers of one DescribeTags
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LeftoverResource:
     """One leftover.
 

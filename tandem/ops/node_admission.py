@@ -11,7 +11,7 @@ from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment, Variant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class NodeAdmission:
     """Admission of pods to the nodes.
 

@@ -25,7 +25,7 @@ from tandem.ops.destroy.stacks import (
 STACK_KIND_PATTERN = "|".join((*DELETION_ORDER, PERMANENT_KIND))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ResourceOwnership:
     """Marks of an environment's resources.
 

@@ -21,7 +21,7 @@ RENEWAL_PAGE = "docs/runbook-guard.md#block-renewal"
 EXTENSION_PAGE = "docs/runbook-guard.md#a-blocks-end-moves"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlanDifference:
     """One difference between EC2's word, the deployed tags and the declared file.
 

@@ -46,7 +46,7 @@ DeploymentLevel = Literal["nothing", "cluster", "fleet"]
 ReadResult = TypeVar("ReadResult")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FleetBill:
     """Cost of the fleet by the guard's count, including instances that EC2 lists no more.
 
@@ -62,7 +62,7 @@ class FleetBill:
     usd: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StatusReport:
     """Result of one look.
 

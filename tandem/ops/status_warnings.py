@@ -32,7 +32,7 @@ _PATH_ADVICE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StatusWarning:
     """One problem.
 

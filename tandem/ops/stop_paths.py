@@ -39,7 +39,7 @@ PathState = Literal["armed", "unarmed", "absent", "unknown"]
 _AT_EXPRESSION = re.compile(r"^at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)$")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StopPath:
     """One path.
 

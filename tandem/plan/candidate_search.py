@@ -42,7 +42,7 @@ class SweepCandidate(NamedTuple):
     window: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CandidateResult:
     """What was measured of a candidate against plain decoding in the same run.
 
@@ -87,7 +87,7 @@ class Elimination(NamedTuple):
     best: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SearchState:
     """How far a search is.
 

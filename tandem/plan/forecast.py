@@ -51,7 +51,7 @@ TARGET_KINDS: dict[str, TargetKind] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanLoad:
     """What is served, apart from drafts and windows.
 
@@ -203,7 +203,7 @@ def _add_speed_up(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CoreMemory:
     """GiB on each logical core, without compiled graphs, of which no source gives a size.
 

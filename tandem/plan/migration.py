@@ -47,7 +47,7 @@ class MigrationChange(NamedTuple):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ExperimentMigration:
     """An experiment, and what it becomes.
 

@@ -17,7 +17,7 @@ FigureBasis = Literal["measured", "given", "published", "assumed"]
 ASSUMED_ACCEPTANCE = 0.8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DraftShare:
     """Time of one draft forward over a plain step at concurrency 1.
 
@@ -36,7 +36,7 @@ class DraftShare:
     concurrency: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DraftBasis:
     """What is known of one draft beside the target.
 
@@ -62,7 +62,7 @@ class DraftBasis:
         return self.acceptance_basis != "assumed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanBasis:
     """What every figure of a plan rests on.
 

@@ -39,7 +39,7 @@ class SpeedUpRange(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StepCost:
     """What a speculative step costs on servers of one kind.
 

@@ -18,7 +18,7 @@ from statistics import fmean
 from tandem.plan.step_tokens import CommitLaw, count_drafted, expect_tokens, find_acceptance
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class WindowTokens:
     """What one window of a draft committed.
 

@@ -18,7 +18,7 @@ from tandem.report.colors import build_css_variables
 from tandem.report.markup import TEMPLATES, render_template
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PageHeader:
     """Head and foot of a page.
 

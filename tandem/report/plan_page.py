@@ -24,7 +24,7 @@ from tandem.report.window_chart import build_window_spec, name_drafts
 _SPREAD = 0.08  # windows between measured points, so that they do not overlap
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MeasuredPoint:
     """A run's measurement of a class at a load: the speed-up by TPOT and its 95 % interval."""
 

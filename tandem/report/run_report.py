@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     StoreClaims = Callable[[RequestTable, Verdict], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunReport:
     """Results of a run's records.
 

@@ -190,7 +190,7 @@ class HostingContext(ExperimentContext):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class EnvironmentContext:
     """An environment, with its experiments and the other environments.
 
@@ -232,7 +232,7 @@ class EnvironmentContext:
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DateContext:
     """An environment and the present time, UTC; a synthesis must not depend on this time."""
 

@@ -28,7 +28,7 @@ LOADER = "vllm 0.9.1 vllm/model_executor/model_loader/neuronx_distributed.py"
 DATA = "tandem/declarations/data"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RuleFinding:
     """One place where a rule does not hold.
 
@@ -48,7 +48,7 @@ class RuleFinding:
     figure: DataFigure[Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Rule:
     """One row of the table.
 

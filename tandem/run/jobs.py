@@ -32,7 +32,7 @@ START_WAIT = timedelta(minutes=15)
 JobState = Literal["absent", "running", "succeeded", "failed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class JobLook:
     """State of one Job.
 

@@ -52,7 +52,7 @@ class NodeTime:
     doubt: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class InstanceTimes:
     """Times of one instance; `ended_at` is None if nobody says when it ended."""
 

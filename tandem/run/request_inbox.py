@@ -50,7 +50,7 @@ _CANCEL_STEM = re.compile(r"\.cancel(-\d+)?$")
 _STEMS = {"run": "{run}", "cancel": r"{run}\.cancel(-\d+)?", "resume": r"{run}\.resume-\d+"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class InboxItem:
     """One request without an answer.
 

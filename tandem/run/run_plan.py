@@ -59,7 +59,7 @@ ITEMS_OF_WORD = 200  # tandem.judge.quality.FEWEST_ITEMS, which is loaded with s
 ASSUMED = "assumed"  # no source gives it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BucketGaps:
     """Models and artifacts an experiment needs and the bucket lacks: ids, key names, each once."""
 
@@ -181,7 +181,7 @@ class RunPlanInputs:
         return FIRST_TOKEN_S + TOKEN_S * most_tokens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StepEstimate:
     """One step of the plan.
 
@@ -211,7 +211,7 @@ class StepEstimate:
     unpriced: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunEstimate:
     """The steps of a run in their order, and the number of nodes."""
 

@@ -55,7 +55,7 @@ class LeaseEndError(RunEndError):
         super().__init__(reason, "waiting")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunWorld:
     """One environment with everything that a run needs.
 
@@ -87,7 +87,7 @@ class RunWorld:
     writer: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StepProgress:
     """State of a step after one look at the world.
 

@@ -13,7 +13,7 @@ STARTS_CHOICES = (1, 2, 6)
 STARTS_OF_WORD = 6  # tandem.judge.interval.FEWEST_STARTS, which is loaded with scipy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StartsOption:
     """The cost of so many starts of each server, and the basis of the verdict's word with them."""
 

@@ -18,7 +18,7 @@ from tandem.run.sweep_pairs import PairState, list_pairs
 Advance = Callable[[StepWork], StepProgress]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StepSpec:
     """One step.
 

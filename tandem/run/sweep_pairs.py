@@ -19,7 +19,7 @@ NO_FIGURES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PairState:
     """A pair as the journal has it.
 

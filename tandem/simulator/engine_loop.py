@@ -34,7 +34,7 @@ async def sleep_until(deadline_s: float) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TokenBurst:
     """Bytes that are written at once.
 

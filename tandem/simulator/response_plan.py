@@ -46,7 +46,7 @@ class ResponseToken(NamedTuple):
     part: ResponsePart
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ResponsePlan:
     """An answer.
 

@@ -45,7 +45,7 @@ BLOCKER_KINDS = (
 """Name; operation, key of the rows, of the id; the operation that removes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TeardownSettings:
     """Patience of a teardown.
 

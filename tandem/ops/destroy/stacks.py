@@ -38,7 +38,7 @@ DELETE_FAILED = "DELETE_FAILED"
 REVIEW_IN_PROGRESS = "REVIEW_IN_PROGRESS"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CloudFormationStack:
     """One stack that exists.
 

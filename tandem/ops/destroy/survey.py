@@ -30,7 +30,7 @@ from tandem.shell_command import quote_command
 BYTES_PER_GB = 2**30  # as artifacts.usd_per_gb_month counts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TeardownSurvey:
     """Result of the survey.
 

@@ -30,7 +30,7 @@ class MissingImageError(RegistryError):
     """A registry answered that it has no such image."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DoctorContext:
     """One environment as declared.
 
@@ -53,7 +53,7 @@ class DoctorContext:
         return [self.catalogue.models[name] for name in ids if name in self.catalogue.models]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Finding:
     """One sentence of a check.
 

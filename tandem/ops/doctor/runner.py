@@ -37,7 +37,7 @@ MAX_WORKERS = 8
 EXIT_STRICT = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DoctorCheck:
     """One row of the table.
 

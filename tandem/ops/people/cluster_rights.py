@@ -23,7 +23,7 @@ RUNNER_NAMESPACE = "runner-system"
 RUNNER_ACCOUNT = "runner"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClusterRight:
     """Some verbs on some resources of one API group.
 

@@ -29,7 +29,7 @@ PROOF_NAME_PREFIX = "prove-stop-"  # a proof's schedule begins with it; a lease'
 BOOTSTRAP_ROLES = ("deploy-role", "file-publishing-role", "lookup-role")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PolicyTarget:
     """Resource and Condition of a statement.
 
