@@ -314,8 +314,7 @@ class RequestPairing:
 
 def _mask_positive(values: Values) -> BoolArray:
     """Return which values are a number above 0; a comparison with NaN is false."""
-    mask: BoolArray = (values > 0) & (values < np.inf)
-    return mask
+    return (values > 0) & (values < np.inf)
 
 
 class _RequestRows(NamedTuple):

@@ -91,8 +91,7 @@ class QuantileCurve:
             low_slope = y[0] / x[0]
             high_slope = y[-1] / x[-1]
             slopes = np.where(values < 0, low_slope, high_slope)
-        followed: Values = inner + slopes * (values - clipped_values)
-        return followed
+        return inner + slopes * (values - clipped_values)
 
 
 STUDENT_CURVE = QuantileCurve(_GRID, _GRID)
@@ -156,8 +155,7 @@ class ResidualPool:
         square_term = share * (ratios**2 + 1 / 2)
         cube_term = share**2 * ratios**3 / 3
         transformed = ratios + square_term + cube_term
-        means: Values = -np.interp(-student, transformed, ratios)
-        return means
+        return -np.interp(-student, transformed, ratios)
 
 
 def _count_draws(count: int) -> int:

@@ -104,8 +104,7 @@ def choose_arms(classes: IntArray, logs: Values) -> IntArray:
     counts = np.bincount(classes[is_known], minlength=class_count)
     sums = np.bincount(classes[is_known], logs[is_known], minlength=class_count)
     sums = np.where(counts >= FEWEST_PROMPTS, sums, logs[is_known].sum())
-    arms: IntArray = (sums > 0).astype(np.intp)
-    return arms
+    return (sums > 0).astype(np.intp)
 
 
 def choose_by_other_rounds(classes: IntArray, by_round: Values) -> IntArray:

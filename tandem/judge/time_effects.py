@@ -71,8 +71,7 @@ class ArmTimeline(NamedTuple):
 
 def _read_column(rows: TurnRows, name: str) -> Values:
     """Return a column of floats; its type spares mypy the overloads of numpy."""
-    column: Values = rows[name]
-    return column
+    return rows[name]
 
 
 def build_timeline(pairing: RequestPairing) -> ArmTimeline:

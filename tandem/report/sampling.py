@@ -28,12 +28,11 @@ class ChartCell(NamedTuple):
 
 def mask_good_requests(verdict: Verdict, requests: RequestTable) -> BoolArray:
     """Return the mask of the requests that charts use. Shapes: (requests,)."""
-    mask: BoolArray = (
+    return (
         ~requests.failed
         & ~np.isin(requests.round, verdict.controls.marked_rounds)
         & ~requests.control_round_mask()
     )
-    return mask
 
 
 def choose_cells(

@@ -77,8 +77,7 @@ class RunSide:
         table = self.table
         prompts = [code for code, prompt in enumerate(table.prompts) if prompt.suite in self.suites]
         is_marked = np.isin(table.round, self.controls.marked_rounds)
-        mask: BoolArray = ~is_marked & self.arm_rows & np.isin(table.prompt, prompts)
-        return mask
+        return ~is_marked & self.arm_rows & np.isin(table.prompt, prompts)
 
 
 def merge_runs(sides: Sequence[RunSide], common: CommonParts) -> RequestTable:

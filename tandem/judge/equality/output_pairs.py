@@ -114,8 +114,7 @@ class OutputMatcher:
         is_answer = self.table.arm_mask(arm) & ~self.table.failed
         rows = np.flatnonzero(is_answer)[::-1]
         _, firsts = np.unique(self.places[rows], return_index=True)
-        latest_rows: IntArray = rows[firsts]
-        return latest_rows
+        return rows[firsts]
 
     def _build_pairs(self, first: IntArray, second: IntArray, failure_count: int) -> OutputPairs:
         is_silent = (self.table.output == NO_DIGEST) & (self.table.ids == NO_DIGEST)

@@ -114,9 +114,8 @@ def _group_by_stratum(side: OutputStrata) -> dict[int, Digests]:
 
 def _spread_places(count: int, limit: int) -> IntArray:
     """Return at most `limit` places of `count`, evenly spread."""
-    places: IntArray = (
+    return (
         np.arange(count)
         if count <= limit
         else np.linspace(0, count - 1, limit).round().astype(np.intp)
     )
-    return places

@@ -396,8 +396,7 @@ def _read_purchase_time(context: DoctorContext, account: AccountClients) -> date
         return None
     reservation_id = find_reservation_id(context.environment, read_node_group(account))
     row = read_reservation(account.client("ec2"), reservation_id)
-    purchase_time: datetime | None = row.get("CreateDate") if row else None
-    return purchase_time
+    return row.get("CreateDate") if row else None
 
 
 def check_cost_tag(_: DoctorContext, account: AccountClients) -> Finding:
