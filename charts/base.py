@@ -76,7 +76,7 @@ class BaseChart(ExperimentChart):
 def security_labels(environment: Environment, enforce_level: str) -> dict[str, str]:
     """Return a namespace's labels that enforce a Pod Security Standard, and warn."""
     version = f"v{environment.cluster.kubernetes}"
-    labels: dict[str, str] = {}
+    labels = {}
     for mode, level in (
         ("enforce", enforce_level),
         ("warn", "restricted"),

@@ -36,7 +36,7 @@ class FluxChart(GitopsChart):
         """Add the objects, in the order of their application."""
         name = self.environment_name
         reference = revision_reference(self.delivery.revision)
-        repository: Resource = {"interval": "1m", "url": self.delivery.repo_url, "ref": reference}
+        repository = {"interval": "1m", "url": self.delivery.repo_url, "ref": reference}
         if self.delivery.repo_url.startswith("ssh://"):  # which always needs a key
             repository["secretRef"] = {"name": SSH_SECRET}
 

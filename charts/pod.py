@@ -310,7 +310,7 @@ def model_options(models: Iterable[ModelConfig]) -> list[str]:
 
 def list_options(options: Mapping[str, object]) -> list[str]:
     """Return options and their values as arguments."""
-    words: list[str] = []
+    words = []
     for option, value in options.items():
         words += [option, str(value)]
     return words
@@ -318,7 +318,7 @@ def list_options(options: Mapping[str, object]) -> list[str]:
 
 def repeat_option(option: str, values: Iterable[str]) -> list[str]:
     """Return an option once for each of its values, as arguments."""
-    words: list[str] = []
+    words = []
     for value in values:
         words += [option, value]
     return words

@@ -12,7 +12,7 @@ from pathlib import Path
 import cdk8s
 
 from charts import build_charts
-from charts.chart import Object, write_yaml
+from charts.chart import write_yaml
 from charts.gitops import FOLDER, build_gitops_charts
 from charts.people import FOLDER as PEOPLE_FOLDER
 from charts.people import build_people_charts
@@ -104,7 +104,7 @@ def render_files(
 
 def _render_folder(folder: Path, name: str, charts: Iterable[cdk8s.Chart]) -> dict[Path, str]:
     """Return a folder of one file, which holds the objects of some charts in their order."""
-    objects: list[Object] = []
+    objects = []
     for chart in charts:
         objects += chart.to_json()
     return {

@@ -30,7 +30,7 @@ def add_alarms(scope: Construct, alarms: EnvironmentAlarms, topic_arn: str) -> N
     Args:
         topic_arn: notified when a composite alarm begins, and when it ends.
     """
-    resources: dict[str, cloudwatch.CfnAlarm] = {}
+    resources = {}
     for alarm in alarms.alarms:
         resources[alarm.name] = _add_metric_alarm(scope, alarm)
     if alarms.suppressor:

@@ -71,7 +71,7 @@ class NetworkIds:
 
         A new zone for accelerators adds none to them.
         """
-        subnet_ids: list[str] = []
+        subnet_ids = []
         for zone in sorted(self.base_zones):
             subnet_ids += self.subnet_ids[zone]
         return subnet_ids
@@ -268,7 +268,7 @@ def _add_egress(
         scope, "Attachment", vpc_id=vpc_id, internet_gateway_id=gateway_id
     )
 
-    nat_gateway_ids: dict[str, str] = {}
+    nat_gateway_ids = {}
     for zone in zones:
         subnet = RoutedSubnet(
             scope,

@@ -50,7 +50,7 @@ def import_artifact(
     """
     if stored_manifest := sets.find_stored_set(store, key):
         return stored_manifest, False
-    files: LocalFiles | None = None
+    files = None
     if isinstance(source, Path):
         manifest, files = _inspect_folder(source, key)
     else:

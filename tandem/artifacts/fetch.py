@@ -92,7 +92,7 @@ def _download_models(
     store: ObjectStore, models: Sequence[job_env.ModelReference], folder: Path
 ) -> None:
     """Download every file of every model; files that are already whole stay."""
-    manifests: dict[job_env.ModelReference, sets.Manifest] = {}
+    manifests = {}
     needed_bytes = 0
     for model in models:
         manifest = sets.find_stored_set(store, model)

@@ -128,7 +128,7 @@ def _plan_leftovers(stored_set: StoredSet, cutoff: datetime) -> Iterator[SetRemo
     ]
     live_runs = {"", stored_set.manifest.folder if stored_set.manifest else ""}
     live_runs |= {folder for folder, write_at in writes if write_at >= cutoff}
-    dead_runs: set[str] = set()
+    dead_runs = set()
     if stored_set.kind == "artifact":
         dead_runs = {folder for folder, _ in writes} - live_runs
     files = tuple(

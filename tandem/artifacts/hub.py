@@ -427,7 +427,7 @@ def _request_model_info(snapshot: HubSnapshot) -> library.ModelInfo:
 
 
 def _parse_entries(info: library.ModelInfo, where: str) -> dict[str, SnapshotEntry]:
-    entries: dict[str, SnapshotEntry] = {}
+    entries = {}
     for sibling in info.siblings or ():
         path = str(sibling.rfilename)
         if problem := describe_bad_name(path):

@@ -186,7 +186,7 @@ def build_expected_settings(key: ArtifactKey) -> dict[str, tuple[str, object]]:
 def _build_common_settings(key: ArtifactKey) -> dict[str, tuple[str, object]]:
     """Return the settings of target and draft, with those that the server's loader always sets."""
     tuning = {**dict.fromkeys(TUNING_DEFAULTS), **key.as_fields()["tuning"]}
-    settings: dict[str, tuple[str, object]] = {
+    settings = {
         name: (f"tuning.{name}", TUNING_DEFAULTS.get(name) if value in (None, []) else value)
         for name, value in tuning.items()
     }
@@ -321,7 +321,7 @@ def _find_weight_faults(folder: Path, ranks: int) -> Iterator[str]:
     for name in sorted(present - set(names)):
         yield f"{folder / name}: no rank of {ranks} has this name"
 
-    sizes: dict[Path, int] = {}
+    sizes = {}
     for name in names:
         path = folder / name
         if name not in present:
@@ -341,7 +341,7 @@ def _find_weight_faults(folder: Path, ranks: int) -> Iterator[str]:
 
 def _read_config_value(config: Mapping[str, Any], path: str) -> Any:
     """Return the value at a dotted path; a null on the way counts as absent."""
-    value: Any = config
+    value = config
     for step in path.split("."):
         if not isinstance(value, Mapping) or step not in value:
             return ABSENT

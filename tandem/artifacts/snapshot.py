@@ -300,7 +300,7 @@ def open_folder(folder: Path, commit: str | None) -> FolderSnapshot:
 
 
 def _read_sums(path: Path) -> dict[str, str]:
-    sums: dict[str, str] = {}
+    sums = {}
     for line_number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
         match = re.fullmatch(r"(?P<sha256>[0-9a-f]{64}) [ *](?P<path>.+)", line)
         if not match:

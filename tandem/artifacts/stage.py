@@ -142,7 +142,7 @@ def _find_whole_objects(
     # the checksums of the hub decide on the objects below a commit; no manifest names them yet
     may_replace = model.is_pinned and source.provenance["from"] == "hub"
     entries = {entry.path: entry for entry in files}
-    digests: dict[str, str] = {}
+    digests = {}
     for summary in store.list(f"{model.prefix}/"):
         name = summary.key.removeprefix(f"{model.prefix}/")
         # a console writes "" for an empty folder

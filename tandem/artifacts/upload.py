@@ -177,7 +177,7 @@ class ArtifactUpload:
     def _describe_provenance(self, outcome: CompileOutcome) -> dict[str, Any]:
         """Return the origin of the artifact: a run that continues after a kill returns the same."""
         notes = read_json_variable(UNPROVEN_VARIABLE, list, "[]")
-        models: dict[str, str | None] = {}  # name -> SHA-256 of its manifest, None if that is gone
+        models = {}  # name -> SHA-256 of its manifest, None if that is gone
         for name in filter(None, (self.key.target, self.key.draft)):
             manifest_object = self.store.read(sets.manifest_key(f"models/{name.replace('@', '/')}"))
             models[name] = (

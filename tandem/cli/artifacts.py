@@ -335,7 +335,7 @@ def _find_variant_key(context: BucketContext, word: str) -> ArtifactKey:
     Raises:
         InputError: the environment hosts no such variant.
     """
-    users: list[str] = []
+    users = []
     for need in context.needs:
         if need.kind == "artifact":
             # a colon stands in the name of a user of another environment

@@ -152,7 +152,7 @@ def _confirm_name(name: str, typed_name: str | None) -> None:
 
 
 def _print_leftovers(leftovers: Sequence[LeftoverResource], failures: Mapping[str, str]) -> None:
-    lines: list[str] = []
+    lines = []
     for resource in leftovers:
         name = f"{resource.kind} {resource.name}"
         if resource.kept:

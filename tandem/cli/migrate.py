@@ -73,7 +73,7 @@ def migrate(
         path.write_text(text)
     command = quote_command("tandem", "migrate", experiment, "--runtime", runtime, "--write")
     width = count_columns()
-    lines: list[str] = []
+    lines = []
     for line in _list_lines(migration, experiment, verbose=verbose):
         lines += wrap_text(line, width, indent="    ")
     if write:

@@ -129,7 +129,7 @@ def _list_reference_faults(document: YamlDocument, scope: MonitoringScope) -> It
     reference = scope.environment.observability.reference
     for index, value in enumerate(reference.values if reference else ()):
         member = members[value.experiment]
-        known_values: dict[str, tuple[object, ...]] = {
+        known_values = {
             "prompt_class": (*member.classes, ALL_VALUES),
             "concurrency": member.concurrencies,
         }

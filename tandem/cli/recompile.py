@@ -124,7 +124,7 @@ def compare_keys(old_snapshot: KeySnapshot, inputs: CommandInputs) -> list[Varia
         if place[0] in environments:
             places.setdefault(place, {})
 
-    changes: list[VariantChange] = []
+    changes = []
     for place, new in places.items():
         old = old_snapshot.find_keys(place)
         if isinstance(new, str):
@@ -179,7 +179,7 @@ def read_snapshot(path: Path, inputs: CommandInputs) -> KeySnapshot:
     files = [path] if path.is_file() and path.stem in names else sorted(path.glob("*.yaml"))
     if not files:
         raise _build_snapshot_error(path, sorted(names))
-    places: dict[ExperimentPath, PlaceKeys] = {}
+    places = {}
     for file in files:
         experiment = parse_record(Experiment, read_document(file), name=file.stem)
         places["", experiment.name] = _compute_known_keys(experiment, file, catalogue)
@@ -211,7 +211,7 @@ def _build_snapshot_error(path: Path, names: Sequence[str]) -> SpecError:
 
 def read_manifests(folder: Path) -> KeySnapshot:
     """Read the keys of rendered Deployments, below `folder` or of one environment."""
-    places: dict[ExperimentPath, PlaceKeys] = {}
+    places = {}
     for tree in _find_trees(folder):
         for servers in sorted(tree.glob(f"*/{SERVERS_FILE}")):
             experiment = servers.parent.parent
@@ -230,7 +230,7 @@ def _find_trees(folder: Path) -> list[Path]:
 
 def _read_rendered_keys(servers: Path, storage: Path) -> PlaceKeys:
     """Return Deployment to key, of those that carry one; in words why there is none."""
-    fields_by_server: dict[str, KeyFields] = {}
+    fields_by_server = {}
     try:
         keys = {}
         for body in _load_documents(storage, KEY_ENTRY):

@@ -44,7 +44,7 @@ def render(
 
     unbound_namespaces = _list_unbound_namespaces(inputs, out)
     change_tree = tree.list_stale_files if check else tree.write_tree
-    paths: list[str] = []
+    paths = []
     for environment in inputs.environments():
         experiments = inputs.list_experiments(environment)
         texts = tree.render_files(environment, experiments, inputs.catalogue)

@@ -128,8 +128,8 @@ def draft_run(
     now = current_time()
     plan_inputs = _read_plan_inputs(client, inputs, request, is_resumed=earlier_run is not None)
     check = RaiseCheck()
-    findings: list[Finding] = []
-    faults: list[TandemError] = list(list_refusals(plan_inputs))
+    findings = []
+    faults = list(list_refusals(plan_inputs))
     if not faults:
         check_ids = RUN_CHECKS if plan_inputs.needs_nodes else STAGE_CHECKS
         findings = _examine_account(client, plan_inputs, check_ids, now)

@@ -228,8 +228,8 @@ def list_next_commands(environment: Environment, folders: Mapping[str, str]) -> 
         environment: as declared.
         folders: `environments` or `experiments` to its folder, where that is not the default.
     """
-    context: list[str] = []
-    options: list[str] = []
+    context = []
+    options = []
     for key, folder in folders.items():
         context += ["-c", f"{key}={folder}"]
         options += [f"--{key}", folder]

@@ -191,7 +191,7 @@ def _read_url(name: str, process: subprocess.Popen[str]) -> str:
 def _print_servers(
     urls: Mapping[str, str], settings: Mapping[str, SimulatorSettings], *, as_json: bool
 ) -> None:
-    rows: list[dict[str, object]] = []
+    rows = []
     lines = []
     for name, url in urls.items():
         own = settings[name]

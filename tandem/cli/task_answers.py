@@ -66,7 +66,7 @@ def read_samples(
     if set(folders) != set(names):
         change = f"write --lm-eval ARM=DIR for each arm: {', '.join(names)}"
         raise InputError(f"samples of {', '.join(folders)}", where="--lm-eval", change=change)
-    rows: list[QualityRow] = []
+    rows = []
     for name in names:
         rows += list_sample_rows(folders[name], name, chance=chance, group=group)
     return rows

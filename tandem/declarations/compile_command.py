@@ -59,7 +59,7 @@ def build_compile_command(
         }
     notes = (spelling.unproven.value, spelling.cpu.unproven.value if is_cpu else None)
     unproven = tuple(sentence for sentence in notes if sentence)
-    health_url: str | None = None
+    health_url = None
     if isinstance(spelling, ProgramCompile):
         command = spelling.command
         variables = lnc_variable(experiment, runtime.spelling)

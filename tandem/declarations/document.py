@@ -208,7 +208,7 @@ class _NodeReader:
             )
 
     def _read_mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Any]:
-        result: dict[str, Any] = {}
+        result = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             key = str(key_node.value)

@@ -132,7 +132,7 @@ def _build_parts(field: FieldInfo, content: Any) -> Iterator[SpecRecord]:
     is_list = isinstance(content, list)
     if is_list != (get_origin(field.annotation) is tuple):
         return
-    items: list[Any] = content if is_list else [content]
+    items = content if is_list else [content]
     if not all(isinstance(item, dict) for item in items):
         return
     for item in items:
@@ -216,7 +216,7 @@ def list_record_types(schema: Any) -> list[type[SpecRecord]]:
         schema = schema.annotation
     if isinstance(schema, type) and issubclass(schema, SpecRecord):
         return [schema]
-    record_types: list[type[SpecRecord]] = []
+    record_types = []
     for argument in get_args(schema):
         record_types += list_record_types(argument)
     return record_types

@@ -56,7 +56,7 @@ def load_workspace(
     """
     environment_files = _list_files(environments_folder)
     experiment_files = _list_files(experiments_folder)
-    faults: list[SpecFault] = []
+    faults = []
     if not (environment_files or experiment_files):
         got = f"no .yaml file here, and none in {experiments_folder}"
         allowed = "one environment or experiment at least"
@@ -69,7 +69,7 @@ def load_workspace(
     chosen_files = {name: environment_files[name] for name in names or environment_files}
     environments, partial_environments = _parse_files(Environment, chosen_files, faults)
 
-    host_names: set[str] = set()
+    host_names = set()
     for file in (*environments.values(), *partial_environments.values()):
         host_names |= set(file.record.__dict__.get("experiments", ()))
     names_to_load = sorted(host_names & set(experiment_files)) if names else experiment_files

@@ -149,7 +149,7 @@ def read_lease(
             raise ValueError("another run's" if document["run"] != pointer.run else "beats")
         if document["schedule"] != f"{STOP_PREFIX}{pointer.run}":
             raise ValueError("names another run's stop")
-        fields: dict[str, Any] = {name: document[name] for name in ("run", "beats", "schedule")}
+        fields = {name: document[name] for name in ("run", "beats", "schedule")}
         fields |= {name: parse(document[name]) for name, parse in _PARSERS.items()}
         return Lease(**fields, etag=bucket_object.etag), ""
     except values.PARSE_ERRORS as error:

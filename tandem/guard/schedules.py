@@ -45,7 +45,7 @@ def list_foreign_schedules(
     """
     own_name = lease.schedule if lease else None
     pages = iterate_pages(clients.scheduler, "list_schedules", GroupName=config.schedule_group)
-    schedules: list[ForeignSchedule] = []
+    schedules = []
     for page in pages:
         schedules += [
             ForeignSchedule(

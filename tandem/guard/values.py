@@ -96,7 +96,7 @@ def parse_count(value: Any, maximum: int) -> int:
 
 def select_json_fields(record: Any, *names: str) -> dict[str, Any]:
     """Return fields of a record for a JSON object: as lists, mappings and texts."""
-    fields: dict[str, Any] = {name: getattr(record, name) for name in names}
+    fields = {name: getattr(record, name) for name in names}
     return dict(json.loads(json.dumps(fields, default=format_value)))
 
 

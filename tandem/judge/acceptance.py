@@ -14,7 +14,6 @@ from itertools import chain
 
 import numpy as np
 
-from tandem.bench.figures.columns import BoolArray
 from tandem.bench.figures.request_table import RequestTable
 from tandem.bench.figures.summary import ALL_CLASSES
 from tandem.bench.figures.throughput import Spreads
@@ -127,7 +126,7 @@ def _estimate_by_chunks(
     """Return the acceptance from the streams: tokens per chunk, without each answer's first."""
     per_chunk = find_figures(table, "tokens_per_chunk")
     # a failed request has neither
-    usable_mask: BoolArray = table.arm_mask(arm) & (per_chunk > 0) & (table.tokens > 0)
+    usable_mask = table.arm_mask(arm) & (per_chunk > 0) & (table.tokens > 0)
     reasons = [*remarks, "no counters of its turns"]
     if class_ is not None:
         usable_mask &= table.class_ == table.classes.index(class_)

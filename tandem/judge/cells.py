@@ -240,7 +240,7 @@ def _judge_tails(
             )
 
     verdicts = []
-    pooled_means: dict[tuple[str, CellWord], TailEstimate] = {}
+    pooled_means = {}
     for cell, word in zip(cells, words, strict=True):
         variant = cell.draft.variant
         if word == "no evidence" or not (cell.tails or cell.is_overall):

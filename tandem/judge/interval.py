@@ -377,7 +377,7 @@ def fill_absent(cells: Values, is_absent: BoolArray) -> Values:
     """Return the layout with absent cells at their row's and column's mean (Yates 1933)."""
     if not is_absent.any():
         return cells
-    estimates: Values = np.where(is_absent, np.nanmean(cells), cells)
+    estimates = np.where(is_absent, np.nanmean(cells), cells)
     for _ in range(_SWEEPS):
         row_means = estimates.mean(axis=1, keepdims=True)
         column_means = estimates.mean(axis=0, keepdims=True)

@@ -295,7 +295,7 @@ class RequestPairing:
         turns = np.cumsum(begins_turn) - 1
         turn_count = int(begins_turn.sum())
         answers = np.bincount(2 * turns + rows.arm, minlength=2 * turn_count).reshape(-1, 2)
-        has_both: BoolArray = answers.min(axis=1) > 0
+        has_both = answers.min(axis=1) > 0
         return rows.select(has_both[turns])
 
     def _measure_waits(self) -> Values:
@@ -344,7 +344,7 @@ def _compute_medians(groups: IntArray, values: Values, shape: tuple[int, ...]) -
 def _compare_medians(medians: Values, metric: str) -> Values:
     """Return the log speed-up of both arms' medians, which are the last axis."""
     is_higher_better = metric in CATALOGUE and CATALOGUE[metric].better == "higher"
-    logs: Values = np.log(medians[..., 0]) - np.log(medians[..., 1])
+    logs = np.log(medians[..., 0]) - np.log(medians[..., 1])
     return -1.0 * logs if is_higher_better else logs
 
 
@@ -356,7 +356,7 @@ def _join_starts(round_: IntArray, start: IntArray, round_count: int) -> IntArra
     is_met = np.zeros((round_count, len(starts)))
     is_met[round_, column] = start != UNKNOWN
     if is_met.all(axis=0).any():  # one start of every round joins them all
-        codes: IntArray = np.zeros(round_count, np.intp)
+        codes = np.zeros(round_count, np.intp)
     else:
         codes = csgraph.connected_components(is_met @ is_met.T, directed=False)[1].astype(np.intp)
     codes[round_[start == UNKNOWN]] = UNKNOWN
@@ -376,6 +376,6 @@ def _encode_placements(
     np.minimum.at(lowest, (round_, rows.arm), rows.placement)
     np.maximum.at(highest, (round_, rows.arm), rows.placement)
     ends = np.hstack([lowest, highest])
-    codes: IntArray = ends @ max(placement_count, 1) ** np.arange(3, -1, -1)
+    codes = ends @ max(placement_count, 1) ** np.arange(3, -1, -1)
     is_unknown = (ends == UNKNOWN).any(axis=1)
     return np.where(is_unknown, UNKNOWN, codes)

@@ -80,7 +80,7 @@ def route_classes(
             if len(router.pairs.logs):
                 routers.append(router)
 
-    p_values: list[float] = []
+    p_values = []
     for router in routers:
         estimates = [saving.estimate for saving in router.savings if saving.estimate is not None]
         p_values += [mean.estimate.p for mean, _ in estimates]

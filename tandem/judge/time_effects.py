@@ -113,8 +113,8 @@ def check_drift(timeline: ArmTimeline) -> CheckFinding:
     for name, rows in timeline.compare_arms():
         starts, owner = np.unique(rows["unit"], return_index=True, return_inverse=True)[1:]
         at_s = _read_column(rows, "at_s")
-        first: Values = np.minimum.reduceat(at_s, starts)
-        last: Values = np.maximum.reduceat(at_s, starts)
+        first = np.minimum.reduceat(at_s, starts)
+        last = np.maximum.reduceat(at_s, starts)
         products, squares = _sum_products(owner, at_s, rows["log"])
         if squares.mean() > 0:
             slopes = products / squares.mean()
@@ -190,7 +190,7 @@ def check_order(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
     """
     if table.run.schedule == "simultaneous" and table.control is None:
         return "absent", "all arms were asked at once"
-    columns: list[TurnRows] = [np.empty((4, 0))]  # log, sign, pair of arms in a cell, unit
+    columns = [np.empty((4, 0))]  # log, sign, pair of arms in a cell, unit
     for code, (_, baseline, arm) in enumerate(timeline.pair_arms(), start=1):
         sign = np.sign(_read_column(arm, "slot") - _read_column(baseline, "slot"))
         has_order = sign != 0  # 0: both at once, or first as often as second
@@ -259,5 +259,5 @@ def _report_changes(
 
 def _center_groups(owner: IntArray, values: Values) -> Values:
     """Return values less the mean of their owner's values."""
-    means: Values = np.bincount(owner, values) / np.bincount(owner)
+    means = np.bincount(owner, values) / np.bincount(owner)
     return values - means[owner]

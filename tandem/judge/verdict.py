@@ -225,7 +225,7 @@ def _note_clock(table: RequestTable) -> Iterator[str]:
 
 def _describe_recomputation(folder: Path, options: JudgeOptions, run: RunManifest) -> Iterator[str]:
     """Yield the command that makes the same verdict from a copy of the folder."""
-    flags: list[str] = []
+    flags = []
     if options.margin != MARGIN:
         flags += ["--margin", f"{options.margin:.15g}"]
     if options.usd_per_hour is not None:

@@ -211,7 +211,7 @@ def build_aws_command(words: str, **flags: str | Collection[str]) -> str:
         flags: values by the flag's name, with underscores for hyphens; several values of one flag
             as a collection.
     """
-    values: list[str] = []
+    values = []
     for name, value in flags.items():
         values.append(f"--{name.replace('_', '-')}")
         values += [value] if isinstance(value, str) else value

@@ -259,7 +259,7 @@ def _search_keys(
     account: AccountClients, ownership: ResourceOwnership
 ) -> Iterator[LeftoverResource]:
     """Yield our keys; one that denies us is another's, but if all deny, raise the denial."""
-    denial: AccessDeniedError | None = None
+    denial = None
     read_count = 0
     for row in account.list_rows("kms", "ListKeys", "Keys", "KMS keys"):
         try:

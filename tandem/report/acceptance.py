@@ -143,7 +143,7 @@ def _build_position_charts(all_rows: Sequence[ClassAcceptance]) -> list[ReportCh
 
 def _build_position_spec(rows: Sequence[ClassAcceptance], width: int) -> VegaSpec:
     names = [shorten_text(row.class_) for row in rows]
-    values: list[dict[str, object]] = []
+    values = []
     for row, name in zip(rows, names, strict=True):
         values += [
             {"position": position, "share": share, "series": name}

@@ -53,7 +53,7 @@ def render_series(series: RunSeries, *, width: int = WIDTH) -> Iterator[str]:
         f"against {first.folder} ({first.run}), begun {first.created_utc}", width, indent="  "
     )
     yield ""
-    rows: list[list[str]] = []
+    rows = []
     for comparison in series.comparisons:
         rows += [_format_drift(comparison, drift) for drift in comparison.acceptance]
     heads = ("run", "begun", "arm", "first", "later", "ratio", "95 %", "acceptance")

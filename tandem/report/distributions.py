@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tandem.bench.figures.quantiles import Values
 from tandem.bench.figures.request_table import RequestTable
 from tandem.judge import text_format as fmt
 from tandem.judge.pairs import find_figures
@@ -48,7 +47,7 @@ def build_distribution_section(verdict: Verdict, requests: RequestTable) -> Repo
     note = ""
     if len(cells) < cell_count:
         note = f" Shows {len(cells)} of {cell_count:,} classes at loads; the records have all."
-    box_charts: list[ReportChart] = []
+    box_charts = []
     for metric in METRICS:
         data = _collect_boxes(verdict, requests, cells, metric)
         if data.boxes:
@@ -82,7 +81,7 @@ def _collect_boxes(
     for name, cell in zip(names, cells, strict=True):
         cell_mask = usable_mask & sampling.mask_cell(requests, cell)
         for arm in _color_arms(requests):
-            values: Values = figures[cell_mask & requests.arm_mask(arm)]
+            values = figures[cell_mask & requests.arm_mask(arm)]
             if not len(values):
                 continue
             place = {"row": name, "arm": fmt.shorten_text(arm)}

@@ -117,9 +117,7 @@ def build_header(verdict: Verdict, manifest: RunManifest) -> PageHeader:
 
 def _describe_headline(headline: Headline, verdict: Verdict) -> dict[str, Any]:
     names = ("faster", "slower", "same", "mixed", "undecided")
-    groups: list[tuple[str, Sequence[str]]] = [
-        (name.capitalize(), getattr(headline, name)) for name in names
-    ]
+    groups = [(name.capitalize(), getattr(headline, name)) for name in names]
     lines = (fmt.describe_output(verdict, headline), fmt.describe_rare_requests(headline))
     return {
         "headline": headline,

@@ -110,7 +110,7 @@ class RowChart:
                 encoding = place | encoding
             layers.append(build_layer(mark.kind, encoding, mark.rows, **mark.style))
         for name, right_px in self.figures:
-            style: dict[str, Any] = {"align": "right", "baseline": "middle", **self.figure_style}
+            style = {"align": "right", "baseline": "middle", **self.figure_style}
             style["x"] = {"expr": f"width - {right_px}"}
             encoding = {**place, **self.figure_channels, "text": {"field": name}}
             layers.append(build_layer("text", encoding, **style))

@@ -51,7 +51,7 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
     """Return the section; if it cannot be drawn, with the reason."""
     is_post = _is_of_post(verdict, requests)
     sentence = "No request is recorded, so there is nothing to draw over time."
-    figure_charts: list[ReportChart] = []
+    figure_charts = []
     if len(requests):
         cells, sentence = _choose_cells(verdict, requests)
         chart_lines = list(_build_chart_lines(verdict, requests, cells))
@@ -61,7 +61,7 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
         window_s = max(math.ceil(span_s / MAX_WINDOWS), 1)
         for figure in _list_figures(is_post=is_post):
             values = find_figures(requests, figure[0])
-            points: list[dict[str, Any]] = []
+            points = []
             for line in chart_lines:
                 points += _compute_medians(line, values, at_s, window_s)
             if points:
@@ -153,7 +153,7 @@ def _compute_medians(
     # rarer than windows
     longest_step_ms = 2 * max(1000 * window_s, float(np.median(steps_ms)))
     parts = np.cumsum(steps_ms > longest_step_ms)
-    points: list[dict[str, Any]] = []
+    points = []
     for part, at, window in zip(parts.tolist(), at_ms, windows, strict=True):
         median = float(np.median(values[window]))
         points.append(

@@ -291,7 +291,7 @@ def _find_missing_admin(context: EnvironmentContext) -> Iterable[RuleFinding]:
 @RULES.refuse_repeats("principal-once", _ENTRIES, "2026-11-21")
 def _list_principals(context: EnvironmentContext) -> list[tuple[str, str]]:
     """Each principal is of one kind only."""
-    entries: list[tuple[str, str]] = []
+    entries = []
     for kind, arns in context.environment.cluster.access:
         entries += index_paths(f"cluster.access.{kind}", arns)
     return entries

@@ -207,7 +207,7 @@ def _find_large_request(
     """Compare a request with the devices' node share; device-count refuses a count no claim has."""
     limit = allocatable_limits(context.instance).get(setting)
     total = context.instance.devices.value
-    value: int = getattr(context.experiment.serving, setting)
+    value = getattr(context.experiment.serving, setting)
     if limit and total:
         share = limit[0] * context.bindable_devices() // total
         if value * limit[1] > share:

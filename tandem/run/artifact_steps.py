@@ -186,8 +186,8 @@ def _run_jobs(work: StepWork, kind: str, *, limit: int) -> StepProgress:
     Job.
     """
     missing = list_missing_jobs(work, kind)
-    attempts: dict[str, int] = dict(work.result.get("attempts", {}))
-    open_jobs: set[str] = set(work.result.get("open", ()))
+    attempts = dict(work.result.get("attempts", {}))
+    open_jobs = set(work.result.get("open", ()))
     notes = []
     for job in sorted(open_jobs):
         look = look_at_job(work, name_job(work.run, job, attempts[job]))

@@ -182,7 +182,7 @@ def wait_for_nodes(work: StepWork) -> StepProgress:
         RunEndError: a node or its devices do not come in time, or a taint stays.
         ExternalError: Kubernetes failed.
     """
-    wanted: int = find_raise_step(work).result["nodes"]
+    wanted = find_raise_step(work).result["nodes"]
     nodes = [node for node in list_fleet_nodes(work) if is_node_ready(node)]
     if len(nodes) < wanted:
         if work.count_elapsed_s() > NODE_WAIT_S:

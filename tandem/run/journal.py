@@ -118,7 +118,7 @@ class ObjectFile:
 
     def _put(self, key: str, value: msgspec.Struct) -> bool:
         """Write a value over the version that was read; return whether nobody wrote first."""
-        document: dict[str, Any] = msgspec.to_builtins(value)
+        document = msgspec.to_builtins(value)
         with convert_call_errors(f"writing {key}", self.config.url(key), RETRY_ADVICE):
             etag = write_object(
                 self.clients, self.config, key, document, etag=self._etags.get(key, "")

@@ -198,7 +198,7 @@ def restart_servers(work: StepWork) -> StepProgress:
     work.restart_clock()
     if not work.result.get("phase") or work.result["phase"] == "again":
         return _begin_restart(work)
-    uids: set[str] = set(work.result["uids"])
+    uids = set(work.result["uids"])
     leaving = [arm for arm in work.arms if uids & _list_uids(work, arm)]
     if leaving or (work.result["phase"] == "down" and _has_claims(work, uids)):
         for arm in work.arms:

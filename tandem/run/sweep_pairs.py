@@ -94,8 +94,8 @@ def list_pairs(steps: Mapping[str, StepRecord]) -> Iterator[PairState]:
             (f"{name}: {step.note}" for name, step in own.items() if step.state == "failed"), ""
         )
         judge = own.get("judge")
-        verdict: PairVerdict | None = None
-        evidence: PairEvidence | None = None
+        verdict = None
+        evidence = None
         if judge is not None and judge.state == "done":
             verdict = msgspec.convert(judge.result.get("pair_verdict"), PairVerdict | None)
             evidence = msgspec.convert(judge.result.get("evidence"), PairEvidence | None)

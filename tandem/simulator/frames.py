@@ -257,7 +257,7 @@ class ResponseFrames:
     def _plain_choice(self, tokens: Sequence[ResponseToken], *, first: bool) -> JsonFields:
         text = _visible_text(tokens, "content")
         logprobs = self._logprobs(tokens)
-        choice: JsonFields = {"index": 0, "text": text, "logprobs": logprobs} | _NO_END
+        choice = {"index": 0, "text": text, "logprobs": logprobs} | _NO_END
         if not self.is_v0:
             choice["prompt_token_ids"] = self._prompt_ids() if first else None
             choice["token_ids"] = self._ids(tokens)

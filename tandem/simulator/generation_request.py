@@ -151,7 +151,7 @@ def _read_prompt(request: GenerationRequest) -> tuple[str, list[str]]:
             message = "1 validation error: messages: a list of messages is expected"
             raise VllmApiError(message, kind="Bad Request", param="messages")
         texts = [_read_message(message) for message in request.messages]
-        pieces: list[str] = []
+        pieces = []
         for text in texts:
             pieces += split_pieces(text)
         pieces += ["<role>"] * _ROLE_TOKENS * (len(texts) + 1)

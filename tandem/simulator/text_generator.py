@@ -41,7 +41,7 @@ def token_id(piece: str) -> int:
 @cache
 def _read_grammar() -> dict[str, list[list[str]]]:
     """Return the grammar: symbol -> its alternatives, each a row of symbols and words."""
-    grammar: dict[str, str] = yaml.safe_load(_WORDS_FILE.read_text())
+    grammar = yaml.safe_load(_WORDS_FILE.read_text())
     alternatives = {}
     for symbol, text in grammar.items():
         rows = text.split("|") if "|" in text else text.split()

@@ -19,7 +19,6 @@ from tandem.declarations.figure import DataFigure, DataFile, read_data_file
 from tandem.declarations.record import SpecRecord
 from tandem.simulator.settings import (
     DEFAULT_CLASS,
-    AcceptanceModelName,
     PromptClassSettings,
     SimulatorSettings,
 )
@@ -90,7 +89,7 @@ def build_variant_settings(
         )
     runtime = catalogue.runtimes[experiment.runtime]
     cost = figures.targets[experiment.target]
-    law: AcceptanceModelName = "nxdi" if runtime.counters.tokens_per_step.value == "k" else "vllm"
+    law = "nxdi" if runtime.counters.tokens_per_step.value == "k" else "vllm"
     plain = SimulatorSettings(
         model=experiment.target,
         runtime="nxdi-v0" if runtime.name == "nxdi-v0" else "native",

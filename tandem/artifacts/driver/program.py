@@ -100,13 +100,13 @@ class ProgramGroup:
 
 def _list_descendants(ancestor: int) -> list[int]:
     """Return every process below `ancestor`, also those that left its group (Linux)."""
-    parents: dict[int, int] = {}
+    parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, UnicodeDecodeError):
             # a program's name, in brackets, may have spaces
             fields = stat.read_text().rpartition(")")[2].split()
             parents[int(stat.parent.name)] = int(fields[1])
-    descendants: list[int] = []
+    descendants = []
     generation = [ancestor]
     while generation:
         generation = [pid for pid, parent in parents.items() if parent in generation]

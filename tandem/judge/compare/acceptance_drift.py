@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from tandem.bench.figures.quantiles import Values
 from tandem.bench.figures.request_table import RequestTable
 from tandem.bench.figures.summary import ALL_CLASSES
 from tandem.judge.acceptance import compute_acceptance
@@ -34,7 +33,7 @@ def add_step_metric(table: RequestTable) -> RequestTable:
     per_chunk = find_figures(table, CHUNK_METRIC)
     with np.errstate(invalid="ignore", divide="ignore"):
         chunks = np.rint(table.tokens / per_chunk)
-        steps: Values = np.where(chunks > 1, (table.tokens - 1) / (chunks - 1), np.nan)
+        steps = np.where(chunks > 1, (table.tokens - 1) / (chunks - 1), np.nan)
     return replace(table, figures={**table.figures, STEP_METRIC: steps})
 
 
@@ -90,7 +89,7 @@ def join_series(comparisons: Sequence[RunComparison]) -> RunSeries:
     Args:
         comparisons: all of the same earliest run, at least one.
     """
-    words: set[DriftWord] = set()
+    words = set()
     for comparison in comparisons:
         words |= {drift.word for drift in comparison.acceptance}
     if words & {"higher", "lower"}:

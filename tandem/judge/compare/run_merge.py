@@ -88,7 +88,7 @@ def merge_runs(sides: Sequence[RunSide], common: CommonParts) -> RequestTable:
         suite = common.suites.get(prompt.suite, prompt.suite)
         later_prompts.append(prompt._replace(suite=suite))
 
-    columns: dict[str, Any] = {}
+    columns = {}
     for name in _COPY_COLUMNS:
         columns[name] = _join_columns(sides, [getattr(table, name) for table in tables])
     for plural, name, names in (

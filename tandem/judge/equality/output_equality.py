@@ -57,7 +57,7 @@ def compare_outputs(
     Raises:
         InputError: the file is no tokenizer, or the records changed since they were read.
     """
-    encode: Encode | None = None
+    encode = None
     equalities = []
     for variant in table.variants:
         matcher = output_pairs.build_matcher(table, variant, *_list_baseline_arms(table))
@@ -225,7 +225,7 @@ def _estimate_shares(
         return {}
     classes = table.class_[pairs.first]
     prompts = table.prompt[pairs.first]
-    shares: dict[int | None, schema.ShareEstimate | None] = {}
+    shares = {}
     for code in np.unique(classes).tolist():
         mask = classes == code
         shares[code] = estimate_share(pairs.is_same[mask], prompts[mask])

@@ -65,7 +65,7 @@ def run_permutation_test(
         return None
     different_pairs = [pair for pair in pairs if len(np.unique(np.concatenate(pair))) > 1]
     rng = np.random.default_rng(seed)
-    total: Values = np.zeros(_DRAWS)
+    total = np.zeros(_DRAWS)
     statistic = 0.0
     log_least = 0.0
     for place in _spread_places(len(different_pairs), _PROMPTS):

@@ -94,7 +94,7 @@ def _wait_for_no_nodes(
     """Wait until EC2 lists no instance of a node group, or of the cluster."""
     logged_line = ""
     where = node_group or account.cluster
-    nodes: dict[str, str] = {}
+    nodes = {}
     for _ in _poll_to_deadline(settings):
         nodes = list_nodes(account, node_group)
         if not nodes:

@@ -55,7 +55,7 @@ def _iterate_faults(value: object, schema: Schema, root: Schema, path: str) -> I
 def _resolve(schema: Schema, root: Schema) -> Schema:
     """Follow a reference such as `#/definitions/Agent`."""
     while "$ref" in schema:
-        target: Any = root
+        target = root
         for word in str(schema["$ref"]).removeprefix("#/").split("/"):
             target = target[word]
         schema = target

@@ -46,7 +46,7 @@ def check_unit_prices(context: DoctorContext, account: AccountClients) -> Iterat
         message = f"not asked: no billing code of {environment.region} is known"
         yield Finding("ok", message, "write your own `prices`")
         return
-    changes: dict[str, float] = {}
+    changes = {}
     units = list(_list_units(environment))
     for unit in units:
         listed_usd = _read_price(account, unit, code.value, environment.region)

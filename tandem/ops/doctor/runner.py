@@ -137,7 +137,7 @@ def run_stop_proof(account: AccountClients, log: Callable[[str], None]) -> Findi
 def _run_check(
     check: DoctorCheck, context: DoctorContext, account: AccountClients
 ) -> tuple[Finding, ...]:
-    findings: list[Finding] = []
+    findings = []
     try:
         answer = check.find(context, account)
         if isinstance(answer, Finding):
