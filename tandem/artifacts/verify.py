@@ -104,7 +104,7 @@ def verify_files(
         ExternalError: S3 failed, so there is no result.
     """
     files_root = sets.files_prefix(prefix, manifest)
-    faults = dict[str, TandemError]()
+    faults = {}
 
     def check_file(file: sets.ManifestFile) -> None:
         key = f"{files_root}/{file.path}"

@@ -308,7 +308,7 @@ def _find_served_names(
     rendered_keys: Sequence[Mapping[str, Any]], stored_sets: Iterable[StoredSet]
 ) -> set[str]:
     """Return the names of what rendered servers load, also where another release rendered them."""
-    names = set[object]()
+    names = set()
     for fields in rendered_keys:
         names |= {fields.get("target"), fields.get("draft"), compute_key_name(fields)}
     for stored_set in stored_sets:

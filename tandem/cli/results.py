@@ -100,7 +100,7 @@ def _print_decision(
     selection: Selection,
 ) -> ExitCode:
     """Print a sweep's decision; with a folder, fetch its pairs, its page and the edit."""
-    names = list[str]()
+    names = []
     if out is not None:
         experiment_file = selection.experiments / f"{decision.experiment}.yaml"
         with name_people(client.environment, "engineer"):

@@ -110,7 +110,7 @@ def _end_run(
     """End a run without a fence, and wait until EC2 lists no instance."""
     name = limits.environment
     stream = sys.stderr if selection.as_json else sys.stdout
-    steps = list[str]()
+    steps = []
 
     def print_step(sentence: str) -> None:
         steps.append(sentence)

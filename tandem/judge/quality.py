@@ -75,7 +75,7 @@ def judge_quality(
 def _number_items(rows: Iterable[QualityRow], arm: str) -> dict[NumberedItem, QualityRow]:
     """Return the rows of an arm by item; of a name that stands there again none is lost."""
     counts = Counter[str]()
-    numbered = dict[NumberedItem, QualityRow]()
+    numbered = {}
     for row in rows:
         if row.arm == arm:
             numbered[row.item, counts[row.item]] = row

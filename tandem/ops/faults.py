@@ -71,7 +71,7 @@ class AwsCall(NamedTuple):
 
 def list_calls(*rows: str) -> tuple[AwsCall, ...]:
     """Return the calls of rows that each name a service and then its operations."""
-    calls = list[AwsCall]()
+    calls = []
     for service, *operations in map(str.split, rows):
         calls += [AwsCall(service, operation) for operation in operations]
     return tuple(calls)

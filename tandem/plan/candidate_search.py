@@ -146,8 +146,8 @@ def plan_next(
                 next=candidate, eliminated=(), reason="nothing was measured of its draft yet"
             )
 
-    eliminated = list[Elimination]()
-    open_bounds = dict[SweepCandidate, float]()
+    eliminated = []
+    open_bounds = {}
     for candidate in candidates:
         if candidate in measured:
             continue
@@ -178,7 +178,7 @@ def bound_score(
     """
     own = [result for result in results if result.candidate.draft == candidate.draft]
     step_time = estimate_step_time(own, candidate.window)
-    speed_ups = list[float]()
+    speed_ups = []
     for class_ in own[0].tokens:
         measurements = [
             WindowTokens(

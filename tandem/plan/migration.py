@@ -321,7 +321,7 @@ def _compare_settings(
 
 def pair_flags(command: ServerCommand) -> dict[str, str]:
     """Return each flag with its value, `on` for a switch; the bare model first."""
-    flags = dict[str, str]()
+    flags = {}
     arguments = list(command.arguments)
     for index, argument in enumerate(arguments):
         if argument.startswith("--"):

@@ -90,7 +90,7 @@ def report_run(
         InputError: a file is missing, or a line is malformed.
     """
     table = read_request_table(folder)
-    faults = list[ExternalError]()
+    faults = []
     run_summary = summary.summarize_table(table)
     try:
         summary.save_summary(folder, run_summary)

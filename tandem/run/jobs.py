@@ -270,7 +270,7 @@ def close_job(work: StepWork, name: str) -> None:
         ExternalError: Kubernetes failed. A log that cannot be read or kept delays nothing.
     """
     cluster = work.world.cluster
-    tails = list[str]()
+    tails = []
     try:
         for pod in _list_job_pods(work, name):
             pod_name = pod["metadata"]["name"]

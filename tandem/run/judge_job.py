@@ -178,9 +178,9 @@ def extract_evidence(verdict: Verdict) -> PairEvidence | None:
     arm = verdict.variants[0]
     acceptances = {row.class_: row for row in verdict.acceptance if row.arm == arm}
     cells = [cell for cell in verdict.cells if cell.variant == arm and cell.metric == "e2e_ms"]
-    speed_ups = dict[str, float]()
-    tokens = dict[str, float]()
-    position_rates = dict[str, tuple[float, ...]]()
+    speed_ups = {}
+    tokens = {}
+    position_rates = {}
     for cell in cells:
         acceptance = acceptances.get(cell.class_)
         if cell.speed_up is None or acceptance is None or acceptance.acceptance_length is None:

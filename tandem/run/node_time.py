@@ -130,8 +130,8 @@ def _read_times(
     Raises:
         CALL_ERRORS: AWS does not answer, or denies a call.
     """
-    launches = dict[str, datetime]()
-    ends = dict[str, datetime | None]()
+    launches = {}
+    ends = {}
     for activity in _list_activities(clients, groups, since):
         match = _ACTIVITY.match(activity["Description"])
         if match and match[1] == "Terminating":

@@ -194,7 +194,7 @@ def write_job_files(store: ObjectStore, job: str, files: Sequence[str], folder: 
         ExternalError: S3 failed for longer than S3_RETRY_S.
     """
     keys = retry_upload(lambda: [row.key for row in store.list(f"{job}-")], S3_RETRY_S)
-    contents = dict[str, bytes | None]()
+    contents = {}
     for key in keys:
         for file in files:
             if key.endswith(f"/{Path(file).name}"):

@@ -132,8 +132,8 @@ class RunClient:
 
     def list_runs(self) -> tuple[list[RunRecord], dict[str, str]]:
         """Return all runs, the newest first, and why others could not be read, by their ids."""
-        records = list[RunRecord]()
-        unread = dict[str, str]()
+        records = []
+        unread = {}
         with name_people(self.environment, "viewer"):
             runs = [run for run in list_runs(self.file) if not find_run_id_fault(run)]
 
@@ -151,7 +151,7 @@ class RunClient:
 
     def read_steps(self, run: str) -> tuple[StepRecord, ...]:
         """Return a run's steps in order; ended steps that were read are not read again."""
-        steps = list[StepRecord]()
+        steps = []
         with name_people(self.environment, "viewer"):
             for key, size, modified_at in self.file.list_keys(run_keys.steps_prefix(run)):
                 stamp = (size, modified_at)

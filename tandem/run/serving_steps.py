@@ -153,8 +153,8 @@ def check_servers(work: StepWork) -> StepProgress:
         ExternalError: Kubernetes failed.
     """
     servers = read_servers(work)
-    faults = list[str]()
-    absent = list[str]()
+    faults = []
+    absent = []
     for variant in work.experiment.all_variants():
         server = servers.get(variant.name)
         pods = list_active_pods(work, variant.name)
