@@ -81,7 +81,9 @@ def allow_bucket_key(environment: Environment, *, writes: bool) -> list[Statemen
     key = environment.artifacts.kms_key_arn
     actions = ["kms:Decrypt", "kms:GenerateDataKey"] if writes else ["kms:Decrypt"]
     conditions = {"StringEquals": {"kms:ViaService": f"s3.{environment.region}.amazonaws.com"}}
-    return [allow(actions, [key], conditions=conditions)] if key else []
+    if key:
+        return [allow(actions, [key], conditions=conditions)]
+    return []
 
 
 @dataclass(frozen=True, kw_only=True)

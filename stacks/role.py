@@ -185,7 +185,9 @@ def add_customer_key(
 def import_log_key(scope: Construct, environment: Environment) -> kms.IKey | None:
     """Return the operator's log key, whose policy stays its owner's; None if undeclared."""
     arn = environment.log_kms_key_arn
-    return kms.Key.from_key_arn(scope, "LogKey", arn) if arn else None
+    if not arn:
+        return None
+    return kms.Key.from_key_arn(scope, "LogKey", arn)
 
 
 def allow_log_key(environment: Environment, operator: str, groups: str | list[str]) -> Statement:

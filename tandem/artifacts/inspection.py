@@ -250,7 +250,9 @@ def config_differences(config: Mapping[str, Any], key: ArtifactKey) -> Iterator[
 
 def _spell(value: object) -> str:
     """Return a setting as text: a string as it is, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)
 
 
 def _read_speculation_mode(config: Mapping[str, Any]) -> str:
@@ -290,7 +292,9 @@ def read_config(folder: Path) -> dict[str, Any] | str:
         return f"{path}: it is missing"
     except (OSError, ValueError, RecursionError) as error:
         return f"{path}: it cannot be read ({error})"
-    return config if isinstance(config, dict) else f"{path}: it is not a mapping"
+    if isinstance(config, dict):
+        return config
+    return f"{path}: it is not a mapping"
 
 
 def _find_graph_faults(path: Path) -> Iterator[str]:

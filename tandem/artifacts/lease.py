@@ -96,7 +96,9 @@ def read_lease(store: ObjectStore, key: str) -> LeaseState | None:
         TandemError: S3 failed, or the object is no lease.
     """
     lease_object = store.read(key)
-    return parse_lease(lease_object, store.url(key)) if lease_object else None
+    if not lease_object:
+        return None
+    return parse_lease(lease_object, store.url(key))
 
 
 def parse_ttl_s(text: str) -> float:

@@ -197,7 +197,9 @@ def manifest_key(prefix: str) -> str:
 
 def files_prefix(prefix: str, manifest: Manifest) -> str:
     """Return the prefix of a set's files, without a slash at its end."""
-    return f"{prefix}/{manifest.folder}" if manifest.folder else prefix
+    if not manifest.folder:
+        return prefix
+    return f"{prefix}/{manifest.folder}"
 
 
 def read_stored_manifest(store: ObjectStore, prefix: str) -> Manifest | None:

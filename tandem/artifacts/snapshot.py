@@ -150,7 +150,9 @@ def select_tensor_files(names: Collection[str], index: bytes | None, where: str)
             )
         return tuple(sorted(shards))
     if SINGLE_FILE_NAME in root_files or len(root_files) == 1:
-        return (SINGLE_FILE_NAME,) if SINGLE_FILE_NAME in root_files else (root_files[0],)
+        if SINGLE_FILE_NAME in root_files:
+            return (SINGLE_FILE_NAME,)
+        return (root_files[0],)
     problem = (
         f"the snapshot has {len(root_files)} safetensors files"
         f" and no {INDEX_NAME}, so nothing can serve it"

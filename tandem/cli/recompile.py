@@ -376,7 +376,9 @@ def _compute_bill(changes: Iterable[VariantChange]) -> dict[str, Any]:
 
 
 def _sum_known(values: Sequence[float | None]) -> float | None:
-    return None if None in values else sum(filter(None, values))
+    if None in values:
+        return None
+    return sum(filter(None, values))
 
 
 def _format_bill(bill: Mapping[str, Any]) -> str:

@@ -91,7 +91,9 @@ def stop(
         if release or end:
             caller = require_account(environment, aws_session)
             arguments = (selection, clients, limits, caller)
-            return _end_run(*arguments, run) if end else _release_fence(*arguments)
+            if end:
+                return _end_run(*arguments, run)
+            return _release_fence(*arguments)
         caller_guess = identify_caller(environment, aws_session, clients, limits)
         if caller_guess.doubt:
             doubt = f"the caller of this stop is unknown: {caller_guess.doubt}; the stop continues"

@@ -256,7 +256,9 @@ def describe_allowed_values(field: FieldInfo) -> str:
             if limit is not None:
                 limits.append(f"{words} {limit}")
     allowed = _own_description(field) or _describe_type(field.annotation)
-    return f"{allowed}, {' '.join(limits)}" if limits else allowed
+    if not limits:
+        return allowed
+    return f"{allowed}, {' '.join(limits)}"
 
 
 def _own_description(note: object) -> str | None:

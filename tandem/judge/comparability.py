@@ -56,7 +56,9 @@ class FailureCounts(NamedTuple):
         """Return failures and requests of the arm that a word favours, then those of the other."""
         baseline = self[1::-1]
         variant = self[:1:-1]
-        return (*variant, *baseline) if is_faster else (*baseline, *variant)
+        if is_faster:
+            return (*variant, *baseline)
+        return (*baseline, *variant)
 
     def may_fail_far_more(self, *, is_faster: bool) -> bool:
         """Return whether the favoured arm alone failed, and may fail FAR_SHARE more.

@@ -87,7 +87,9 @@ def _build_headline(facts: HeadlineFacts) -> Headline:
 
     def name_places(word: CellWord) -> tuple[str, ...]:
         is_withheld = finding == "void" or (finding == "not comparable" and word != "no evidence")
-        return () if is_withheld else tuple(map(format_cell, facts.words[word]))
+        if is_withheld:
+            return ()
+        return tuple(map(format_cell, facts.words[word]))
 
     reasons = [f"{reason.rstrip('.')}." for reason in _list_reasons(facts, finding)]
     return Headline(

@@ -255,7 +255,9 @@ def _find_own_noise(by_round: Values) -> RoundNoise:
 def _share_noise(by_round: Values, noise: RoundNoise) -> RoundNoise:
     """Return the variance that rounds of some noise add to a mean."""
     round_count = int(np.isfinite(by_round).any(axis=0).sum())
-    return RoundNoise(noise.variance / round_count, noise.df) if round_count else NO_NOISE
+    if not round_count:
+        return NO_NOISE
+    return RoundNoise(noise.variance / round_count, noise.df)
 
 
 def _measure_round_noise(by_round: Values) -> tuple[RoundNoise, bool] | None:

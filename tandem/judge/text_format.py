@@ -130,7 +130,9 @@ def format_metric_unit(name: str) -> str:
     """Return the field's name of a metric with its unit."""
     metric = format_metric(name)
     unit = metric_unit(name)
-    return metric if unit in {"", metric} else f"{metric} {unit}"
+    if unit in {"", metric}:
+        return metric
+    return f"{metric} {unit}"
 
 
 def format_number(value: float | None) -> str:
@@ -144,13 +146,17 @@ def format_number(value: float | None) -> str:
         return f"{value:.2g}"
     if size >= _TENTHS:
         return f"{value:.1f}"
-    return f"{value:.3f}" if 0 < size < 1 / _TENTHS else f"{value:.2f}"
+    if 0 < size < 1 / _TENTHS:
+        return f"{value:.3f}"
+    return f"{value:.2f}"
 
 
 def format_ratio(value: float | None) -> str:
     """Return a speed-up, with more digits near 1, where two would not show the margin's end."""
     is_near_one = value is not None and abs(value - 1) < _NEAR_ONE
-    return f"{value:.3f}" if is_near_one else format_number(value)
+    if is_near_one:
+        return f"{value:.3f}"
+    return format_number(value)
 
 
 def format_short_ratio(value: float) -> str:

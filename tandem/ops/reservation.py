@@ -57,7 +57,9 @@ def read_reservation(ec2: Any, reservation_id: str) -> dict[str, Any] | None:
     answer = call_if_present(
         ec2, "DescribeCapacityReservations", where, CapacityReservationIds=[reservation_id]
     )
-    return next(iter(answer["CapacityReservations"]), None) if answer else None
+    if not answer:
+        return None
+    return next(iter(answer["CapacityReservations"]), None)
 
 
 def list_plan_differences(

@@ -74,7 +74,9 @@ class StepCost:
             forwards, verified: as of `count_steps`.
         """
         spare = tokens / RANGE_FACTOR - 1 - verified * self.verified_share
-        return forwards * self.draft_ms / spare if spare > 0 else None
+        if spare > 0:
+            return forwards * self.draft_ms / spare
+        return None
 
 
 def fit_step_cost(rows: Iterable[PublishedRow], kind: RowKind) -> StepCost:
@@ -181,4 +183,6 @@ def find_objection(rows: Sequence[PublishedRow], kind: RowKind) -> str:
         for held in hold_rows_out(rows)
         if held.row.kind == kind and not held.is_within
     ]
-    return f"the published rows do not predict {', '.join(missed)}" if missed else ""
+    if not missed:
+        return ""
+    return f"the published rows do not predict {', '.join(missed)}"

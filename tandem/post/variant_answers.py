@@ -49,7 +49,9 @@ def answer_drafts(claim: Claim, results: VariantResults) -> ClaimAnswer:
 def _count_accepted(results: VariantResults, arm: str) -> float | None:
     """Return the draft's tokens that a step accepted; None where nobody counted them."""
     row = results.find_acceptance(arm)
-    return row.acceptance_length - 1 if row and row.acceptance_length else None
+    if row and row.acceptance_length:
+        return row.acceptance_length - 1
+    return None
 
 
 def answer_windows(claim: Claim, results: VariantResults) -> ClaimAnswer:

@@ -137,7 +137,9 @@ class VariantResults:
     def _estimate_rounds(self, arm: str, cell: CellVerdict) -> LogRatioEstimate | None:
         """Return an arm's speed-up over rounds; None if there are too few."""
         logs = self.compare_rounds(arm, cell)
-        return estimate_log_ratio(logs) if len(logs) >= FEWEST_STARTS else None
+        if len(logs) >= FEWEST_STARTS:
+            return estimate_log_ratio(logs)
+        return None
 
     def compare_rounds(self, arm: str, cell: CellVerdict) -> Values:
         """Return an arm's log speed-up in each round, in time order."""

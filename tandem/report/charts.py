@@ -108,7 +108,9 @@ def build_layer(
 ) -> dict[str, Any]:
     """Return a layer of a chart: marks of one kind and style, for its rows or for `rows`."""
     layer = {"mark": {"type": mark, **style}, "encoding": encoding}
-    return layer if rows is None else {"data": {"values": rows}, **layer}
+    if rows is None:
+        return layer
+    return {"data": {"values": rows}, **layer}
 
 
 def build_line_spec(

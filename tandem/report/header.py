@@ -55,7 +55,9 @@ def find_tone(headline: Headline, word: VariantFinding | None = None) -> Verdict
         word: of one of its cells; None for the variant's verdict.
     """
     word = word or headline.finding
-    return _TONES_OF_FASTER[headline.output] if word == "faster" else TONES[word]
+    if word == "faster":
+        return _TONES_OF_FASTER[headline.output]
+    return TONES[word]
 
 
 def format_title(verdict: Verdict) -> str:
@@ -160,7 +162,9 @@ def build_arms_table(verdict: Verdict, names: Sequence[str]) -> Markup | None:
     table = build_table(
         "Servers, over all prompts", heads, rows, numbers=range(3, len(heads)), class_="arms"
     )
-    return table + build_sentence(" ".join(sentences)) if sentences else table
+    if not sentences:
+        return table
+    return table + build_sentence(" ".join(sentences))
 
 
 def _format_arm(figures: ArmFigures, *, has_limits: bool) -> list[str]:
@@ -170,7 +174,9 @@ def _format_arm(figures: ArmFigures, *, has_limits: bool) -> list[str]:
     ]
     rate = fmt.format_number(figures.requests_per_s)
     row = [fmt.shorten_text(figures.arm), figures.url, fmt.format_load(figures.load), rate, *times]
-    return [*row, fmt.format_attainment(figures)] if has_limits else row
+    if not has_limits:
+        return row
+    return [*row, fmt.format_attainment(figures)]
 
 
 def _capitalize_first(text: str) -> str:

@@ -22,7 +22,9 @@ def clean_value(value: object) -> str:
     """Return a value as a template prints it, with visible signs for control characters."""
     if value is None:
         return ""
-    return value if isinstance(value, Markup) else clean_text(str(value))
+    if isinstance(value, Markup):
+        return value
+    return clean_text(str(value))
 
 
 _ENVIRONMENT = Environment(

@@ -198,7 +198,9 @@ def allocatable_limits(instance: InstanceType) -> dict[str, tuple[int, int]]:
     cpu = instance.allocatable_cpu_m.value
     memory = instance.allocatable_memory_mib.value
     limits = {"cpu": (cpu - DAEMONS_CPU_M, 1000)} if cpu else {}
-    return {**limits, "memory_gib": (memory - DAEMONS_MEMORY_MIB, 1024)} if memory else limits
+    if not memory:
+        return limits
+    return {**limits, "memory_gib": (memory - DAEMONS_MEMORY_MIB, 1024)}
 
 
 def _find_large_request(

@@ -56,7 +56,9 @@ def choose_admission(work: StepWork) -> NodeAdmission:
         row.kind == "artifact" and row.state != "present"
         for row in work.world.survey(work.experiment)
     )
-    return admit_compile_jobs(work.experiment) if needs_compile else choose_serving_admission(work)
+    if needs_compile:
+        return admit_compile_jobs(work.experiment)
+    return choose_serving_admission(work)
 
 
 def choose_serving_admission(work: StepWork) -> NodeAdmission:

@@ -98,7 +98,9 @@ def _write_llmperf(store: ObjectStore, task: BenchTask, folder: Path) -> list[st
         return []
     place = job_prefix(task.experiment, LLMPERF_FOLDER, task.llmperf_job)
     fault = round_records.write_job_files(store, place, round_records.LLMPERF_FILES, folder)
-    return [f"{LLMPERF_FOLDER}'s records are not in the results: {fault}"] if fault else []
+    if fault:
+        return [f"{LLMPERF_FOLDER}'s records are not in the results: {fault}"]
+    return []
 
 
 def _store_files(store: ObjectStore, task: BenchTask, folder: Path) -> None:

@@ -119,7 +119,9 @@ class RunPlanInputs:
     def nodes(self) -> int:
         """Number of nodes that hold all arms at once; 0 if a node holds none."""
         slots = self.count_slots(self.experiment.serving)
-        return math.ceil(len(self.arms) / slots) if slots else 0
+        if not slots:
+            return 0
+        return math.ceil(len(self.arms) / slots)
 
     @cached_property
     def round_minutes(self) -> tuple[float, float]:
@@ -251,7 +253,9 @@ class RunEstimate:
 
 def count_items(task: QualityTask) -> int:
     """Return the most items of a task that are asked."""
-    return task.items if task.sha256 else min(task.items, OWN_ITEMS)
+    if task.sha256:
+        return task.items
+    return min(task.items, OWN_ITEMS)
 
 
 def find_gaps(rows: Iterable[SurveyRow]) -> BucketGaps:

@@ -399,7 +399,9 @@ def list_claim_faults(work: StepWork, server: ServerState) -> Iterator[str]:
 
 
 def _write_value(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=list)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, default=list)
 
 
 def _shorten(text: str) -> str:

@@ -64,7 +64,9 @@ class PairState:
     def unasked_reason(self) -> str:
         """Why it was asked no tasks: `behind` another or `ruled out`; empty if asked or without."""
         quality = self.steps.get("quality")
-        return str(quality.result.get("unasked", "")) if quality else ""
+        if not quality:
+            return ""
+        return str(quality.result.get("unasked", ""))
 
     @property
     def obstacle(self) -> PairObstacle | None:

@@ -281,7 +281,9 @@ class ResponseFrames:
         return "reasoning_content" if self.is_v0 else "reasoning"
 
     def _ids(self, tokens: Sequence[ResponseToken]) -> list[int] | None:
-        return [token.id for token in tokens] if self.request.return_token_ids else None
+        if not self.request.return_token_ids:
+            return None
+        return [token.id for token in tokens]
 
     def _prompt_ids(self) -> list[int] | None:
         if not self.request.return_token_ids:

@@ -115,7 +115,9 @@ def plan_response(
             "length" if generation_request.ignore_eos or total_tokens > max_tokens else "stop"
         ),
     )
-    return _cut_at_stop(plan, generation_request.stop) if generation_request.stop else plan
+    if not generation_request.stop:
+        return plan
+    return _cut_at_stop(plan, generation_request.stop)
 
 
 def _thought_tokens(

@@ -116,7 +116,9 @@ def run_checks(
             ]
 
     def run_check(check: DoctorCheck) -> tuple[Finding, ...]:
-        return credentials if check == CREDENTIALS else _run_check(check, context, account)
+        if check == CREDENTIALS:
+            return credentials
+        return _run_check(check, context, account)
 
     with ThreadPoolExecutor(MAX_WORKERS, thread_name_prefix="doctor") as pool:
         return tuple(chain.from_iterable(pool.map(run_check, remaining)))
