@@ -280,7 +280,9 @@ def _build_admit_container(
     models = pod.variant_models(experiment, variant, catalogue)
     compile_command = names.compile_command(environment.name, experiment.name)
     mounts = {"--stored": names.BUCKET_ARTIFACT_MOUNT, "--models": names.MODELS_MOUNT}
-    artifact_options = ["--artifact", names.ARTIFACT_MOUNT, *(["--copy"] if has_local_copy else [])]
+    artifact_options = ["--artifact", names.ARTIFACT_MOUNT]
+    if has_local_copy:
+        artifact_options.append("--copy")
     return pod.build_tool_container(
         environment,
         ADMIT,

@@ -277,9 +277,8 @@ class ObjectStore:
                 return str(answer["ETag"])
             except ClientError as error:
                 code = error_code(error)
-                if code not in PRECONDITION_CODES | CONFLICT_CODES | (
-                    MISSING_CODES if etag else set()
-                ):
+                is_gone = bool(etag) and code in MISSING_CODES
+                if not is_gone and code not in PRECONDITION_CODES | CONFLICT_CODES:
                     raise
         current = self.read(key)
         if current is not None and current.body == body:

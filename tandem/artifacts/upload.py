@@ -145,9 +145,9 @@ class ArtifactUpload:
         with hold_lease(store, self.lease_key, self.holder, options.lease_s, WAIT_S) as lease:
             if sets.find_stored_set(store, key):  # written by the holder before us
                 return
-            made = self._describe_provenance(outcome) | (
-                {sets.FAULTS_FIELD: list(faults)} if faults else {}
-            )
+            made = self._describe_provenance(outcome)
+            if faults:
+                made[sets.FAULTS_FIELD] = list(faults)
             files = upload_files(store, self.files, folder, check=lease.check)
             manifest = sets.build_manifest(key, files, made, run_name)
             lease.confirm()

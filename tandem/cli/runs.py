@@ -175,9 +175,12 @@ def print_logs(
         "source": source,
         "lines": [line._asdict() for line in lines],
     }
-    rows = (
-        f"{f'{line.at:%H:%M:%S}  ' if line.at else ''}{line.pod}  {line.text}" for line in lines
-    )
+    rows = []
+    for line in lines:
+        columns = [line.pod, line.text]
+        if line.at:
+            columns.insert(0, f"{line.at:%H:%M:%S}")
+        rows.append("  ".join(columns))
     return print_result(document, rows, as_json=selection.as_json)
 
 

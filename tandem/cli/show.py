@@ -83,11 +83,13 @@ def format_parts(usd: float, parts: Sequence[StandingPart], region: str) -> str:
     """
     text = f"{usd:.2f} USD"
     foreign_regions = ", ".join(list_foreign_regions(parts))
+    missing = ", ".join(list_unpriced(parts))
     if foreign_regions:
         text += f", in part at {foreign_regions} prices"
-    missing = ", ".join(list_unpriced(parts))
+    if foreign_regions and missing:
+        text += ","
     if missing:
-        text += f"{',' if foreign_regions else ''} + {missing}: no price for {region}"
+        text += f" + {missing}: no price for {region}"
     return text
 
 

@@ -283,9 +283,8 @@ def conclude_status(status: StatusReport, warnings: Sequence[StatusWarning]) -> 
     elif exists and status.fleet.is_fenced and not status.fleet.own_instances:
         parts.append("a fence blocks the next start")
     if warnings:
-        parts.append(
-            f"{format_count(count, 'thing')} {'needs' if count == 1 else 'need'} attention"
-        )
+        verb = "needs" if count == 1 else "need"
+        parts.append(f"{format_count(count, 'thing')} {verb} attention")
     if status.unknown:
         parts.append(f"{format_count(len(status.unknown), 'thing')} could not be read")
     elif exists and not warnings:
@@ -312,8 +311,9 @@ def _list_fleet_sentences(status: StatusReport) -> Iterator[str]:
     if count and ending:
         yield f"{ending}: {format_count(count, 'instance')} alive"
     if count:
-        runs = f"{format_count(count, 'node')} {'runs' if count == 1 else 'run'}"
-        yield f"{runs}{under_lease}, {status.cost_usd:,.2f} USD so far"
+        verb = "runs" if count == 1 else "run"
+        nodes = format_count(count, "node")
+        yield f"{nodes} {verb}{under_lease}, {status.cost_usd:,.2f} USD so far"
     if status.deployment == "nothing":
         yield "not deployed"
     if status.deployment == "cluster":
@@ -327,7 +327,8 @@ def _list_fleet_sentences(status: StatusReport) -> Iterator[str]:
         )
     if lease:
         yield f"nothing runs, {lease_text} stands"
-    yield f"{'stopped' if fleet_state.is_fenced else 'parked'}, nothing runs"
+    state = "stopped" if fleet_state.is_fenced else "parked"
+    yield f"{state}, nothing runs"
 
 
 def choose_next_step(status: StatusReport) -> str:

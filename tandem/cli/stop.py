@@ -120,15 +120,15 @@ def _end_run(
         with contextlib.suppress(OSError):
             print(f"    {current_time():%H:%M:%S}  {sentence}", flush=True, file=stream)
 
-    print_step(
-        f"{name}: {caller} ends {f'run {run}' if run else 'the run'}; no fence stays behind it"
-    )
+    run_text = f"run {run}" if run else "the run"
+    print_step(f"{name}: {caller} ends {run_text}; no fence stays behind it")
     try:
         ended_run = end_lease(
             clients, limits, run=run, clock=current_time, wait=_pause, log=print_step
         )
     except KeyboardInterrupt:
-        again = build_tandem_command("stop --end", name, *(["--run", run] if run else []))
+        options = ["--run", run] if run else []
+        again = build_tandem_command("stop --end", name, *options)
         state = (
             "interrupted: the lease says that it ends, and the reaper stops what is left after"
             " 30 min"

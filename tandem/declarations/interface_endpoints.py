@@ -25,10 +25,11 @@ def list_endpoint_services(environment: Environment) -> tuple[str, ...]:
     network = environment.network
     if not isinstance(network, NewNetwork) or not network.has_interface_endpoints:
         return ()
-    services = (
-        *_SERVICES,
-        *(_KUBECTL_SERVICES if environment.delivery.kind == "cdk" else ()),
-        *(_SECRET_SERVICES if environment.hub.token_secret else ()),
-        *(_NO_NAT_SERVICES if network.nat == "none" else ()),
-    )
+    services = list(_SERVICES)
+    if environment.delivery.kind == "cdk":
+        services += _KUBECTL_SERVICES
+    if environment.hub.token_secret:
+        services += _SECRET_SERVICES
+    if network.nat == "none":
+        services += _NO_NAT_SERVICES
     return tuple(dict.fromkeys(services))

@@ -180,9 +180,11 @@ def guard_function_name(environment: Environment, function_kind: Literal["stop",
 
 def aws_partition(region: str) -> str:
     """Return the partition of a region's ARNs (AWS General Reference, ARNs)."""
-    return {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get(
-        "us-gov" if region.startswith("us-gov-") else region[:2], "aws"
-    )
+    if region.startswith("cn-"):
+        return "aws-cn"
+    if region.startswith("us-gov-"):
+        return "aws-us-gov"
+    return "aws"
 
 
 def budget_name(environment: Environment) -> str:

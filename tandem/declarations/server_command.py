@@ -43,6 +43,8 @@ def build_server_command(
     spelling = catalogue.runtimes[experiment.runtime].spelling
     assert spelling is not None  # a rule refuses runtimes that are not rendered
     settings = neuron_settings(experiment, variant, spelling)
+    if spelling.neuron_config_key:
+        settings = {spelling.neuron_config_key: settings}
     tuning = serving.tuning.model_dump()
     flags = {
         "--served-model-name": experiment.target,
@@ -52,15 +54,11 @@ def build_server_command(
         "--max-num-seqs": serving.max_num_seqs,
         "--max-model-len": serving.max_model_len,
         "--dtype": serving.dtype,
-        spelling.neuron_config_flag: json.dumps(
-            {spelling.neuron_config_key: settings} if spelling.neuron_config_key else settings
-        ),
-        **{
-            flag: tuning[name]
-            for name, flag in spelling.tuning_flags.items()
-            if tuning[name] is not None
-        },
+        spelling.neuron_config_flag: json.dumps(settings),
     }
+    for name, flag in spelling.tuning_flags.items():
+        if tuning[name] is not None:
+            flags[flag] = tuning[name]
     if variant.mode != "none":
         config: dict[str, object] = {}
         method = spelling.speculation_methods[variant.mode]

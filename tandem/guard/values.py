@@ -127,12 +127,13 @@ def convert_call_errors(step: str, where: str, change: str) -> Iterator[None]:
 
 def shorten_text(error: object, max_characters: int = MAX_TEXT_CHARACTERS) -> str:
     """Return an error or a text in one short line, of characters that can be sent and shown."""
-    text = " ".join(
-        f"{type(error).__name__}: {error}".split()
-        if isinstance(error, BaseException)
-        else str(error).split()
-    )
-    return clean_text(text if len(text) <= max_characters else f"{text[:max_characters]}...")
+    text = str(error)
+    if isinstance(error, BaseException):
+        text = f"{type(error).__name__}: {text}"
+    line = " ".join(text.split())
+    if len(line) > max_characters:
+        line = f"{line[:max_characters]}..."
+    return clean_text(line)
 
 
 def shorten_sentence(text: object) -> str:

@@ -79,9 +79,8 @@ def explain_decision(
     p_text = _describe_p(p, test_count)
     floor_text = "no noise floor"
     if floor is not None:
-        floor_text = (
-            f"{'within' if is_within_floor else 'beyond'} the noise floor of {format_ratio(floor)}"
-        )
+        side = "within" if is_within_floor else "beyond"
+        floor_text = f"{side} the noise floor of {format_ratio(floor)}"
     if cell.opposition:
         conjunction = "but" if cell.verdict == "no evidence" else "and"
         word = "the same" if decision.word == "same" else decision.word

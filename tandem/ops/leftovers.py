@@ -322,7 +322,9 @@ def _search_listed(
     command = kind.remove.format(account=account.environment.account).split()
     for row in _list_rows(title, account):
         # an address of EC2-Classic has no id
-        resource_id = str(row.get(kind.id_key, "") if kind.id_key else row)
+        resource_id = str(row)
+        if kind.id_key:
+            resource_id = str(row.get(kind.id_key, ""))
         tags = {}
         text = resource_id  # only EC2's lists have tags; elsewhere the id has the name in it
         note = f"{kind.note} {resource_id}" if kind.note else ""

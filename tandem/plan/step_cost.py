@@ -163,9 +163,10 @@ def hold_rows_out(rows: Sequence[PublishedRow]) -> Iterator[HeldOutRow]:
         pairs = {
             other.pair for other in others if other.left_out is None and other.kind == row.kind
         }
-        yield HeldOutRow(
-            row, predict_range(row, fit_step_cost(others, row.kind)) if pairs else None
-        )
+        predicted = None
+        if pairs:
+            predicted = predict_range(row, fit_step_cost(others, row.kind))
+        yield HeldOutRow(row, predicted)
 
 
 def find_objection(rows: Sequence[PublishedRow], kind: RowKind) -> str:

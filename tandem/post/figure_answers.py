@@ -130,11 +130,14 @@ def answer_best_class(claim: Claim, results: VariantResults) -> ClaimAnswer:
 def _widen_low_end(cell: CellVerdict, choice_count: int) -> float:
     """Return a cell's low end, widened as it is the best of so many (Bonferroni)."""
     ratio = cell.speed_up
-    df = (cell.rounds if is_over_rounds(cell) else cell.prompts) - 1
+    count = cell.rounds if is_over_rounds(cell) else cell.prompts
+    df = count - 1
     if ratio is None or ratio.low is None or df < 1:
         return 0.0
     tail = (1 - LEVEL) / 2
-    stretch = float(special.stdtrit(df, 1 - tail / choice_count) / special.stdtrit(df, 1 - tail))
+    quantile = special.stdtrit(df, 1 - tail)
+    wider_quantile = special.stdtrit(df, 1 - tail / choice_count)
+    stretch = float(wider_quantile / quantile)
     return float(ratio.value * (ratio.low / ratio.value) ** stretch)
 
 
@@ -302,7 +305,10 @@ def answer_cost(claim: Claim, results: VariantResults) -> ClaimAnswer:
     seconds = []
     for arm in results.arms:
         work = measure_work(table, rows & table.arm_mask(arm))
-        seconds.append(1e6 * work.busy_s / work.good_tokens if work.good_tokens else None)
+        own_seconds = None
+        if work.good_tokens:
+            own_seconds = 1e6 * work.busy_s / work.good_tokens
+        seconds.append(own_seconds)
 
     before, after = seconds
     seconds_text = f"{format_number(before)} to {format_number(after)}"

@@ -43,7 +43,9 @@ def answer_drafts(claim: Claim, results: VariantResults) -> ClaimAnswer:
     log_margin = math.log1p(results.verdict.margin)
     if speed.low > log_margin or small_tokens >= large_tokens:
         return ClaimAnswer("contradicted", text)
-    return ClaimAnswer("confirmed" if speed.high <= log_margin else "no evidence", text)
+    if speed.high <= log_margin:
+        return ClaimAnswer("confirmed", text)
+    return ClaimAnswer("no evidence", text)
 
 
 def _count_accepted(results: VariantResults, arm: str) -> float | None:
@@ -79,7 +81,9 @@ def answer_windows(claim: Claim, results: VariantResults) -> ClaimAnswer:
     if any(speed.high < 0 for speed in speeds):
         return ClaimAnswer("contradicted", text)
     is_sure = len(speeds) == len(others) and all(speed.low > 0 for speed in speeds)
-    return ClaimAnswer("confirmed" if is_sure else "no evidence", text)
+    if is_sure:
+        return ClaimAnswer("confirmed", text)
+    return ClaimAnswer("no evidence", text)
 
 
 def _describe_speed(speed: LogRatioEstimate) -> str:

@@ -163,9 +163,10 @@ def describe_cell(cell: CellVerdict) -> str:
     before, after = map(fmt.format_number, (cell.baseline, cell.measured))
     unit = fmt.metric_unit(cell.metric)
     name = fmt.format_metric(cell.metric)
-    parts = [
-        f"{describe_place(cell)}: {name} {before} to {after}{'' if unit == name else f' {unit}'}"
-    ]
+    figures = f"{name} {before} to {after}"
+    if unit != name:
+        figures += f" {unit}"
+    parts = [f"{describe_place(cell)}: {figures}"]
     if cell.speed_up:
         has_interval = cell.speed_up.low is not None
         interval = ""

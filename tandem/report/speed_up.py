@@ -114,7 +114,9 @@ def build_forest_charts(
             sentences.append(
                 f"The chart shows {counts}: the fastest and the slowest; {schema.FILE} has all."
             )
-        name = f"speed-up-{variant_index}{f'-{number}' if number else ''}"
+        name = f"speed-up-{variant_index}"
+        if number:
+            name = f"{name}-{number}"
         plots.append(_build_forest_chart(name, verdict, headline, drawn, " ".join(sentences)))
     return plots
 
@@ -178,10 +180,11 @@ def _build_cells_table(
     rows = []
     for cell in cells:
         for tail in (None, *cell.tails):
-            metric = f"{fmt.format_metric(cell.metric)}{f' {tail.statistic}' if tail else ''}"
-            rows.append(
-                [cell.class_, metric, fmt.format_load(cell.load), *_format_figures(cell, tail)]
-            )
+            metric = fmt.format_metric(cell.metric)
+            if tail:
+                metric = f"{metric} {tail.statistic}"
+            place = [cell.class_, metric, fmt.format_load(cell.load)]
+            rows.append([*place, *_format_figures(cell, tail)])
     interval = f"{fmt.format_level(verdict)} interval"
     figure_heads = ["Prompts", "Rounds", "Baseline", "Variant", "Speed-up", interval, "Adjusted p"]
     heads = [
@@ -219,8 +222,14 @@ def _build_forest_spec(
     margin: float,
     width: int,
 ) -> VegaSpec:
-    narrow = charts.is_narrow(width)
-    axis = _choose_axis(cells, figure_px=100 if narrow else 290)
+    figure_px = 290
+    figures = [("figure", 220), ("interval", 100), ("word", 0)]
+    format_place = fmt.format_load
+    if charts.is_narrow(width):
+        figure_px = 100
+        figures = [("short", 0)]
+        format_place = fmt.format_short_load
+    axis = _choose_axis(cells, figure_px=figure_px)
     color = {"color": encode_nominal("verdict", colors, legend=None)}
     shape = encode_nominal("verdict", SHAPES, legend=None)
     band = {"from": 1 / (1 + margin), "to": 1 + margin}
@@ -235,10 +244,10 @@ def _build_forest_spec(
         RowMark("point", "value", "", {**point_style, "strokeWidth": 1}, {**color, "shape": shape}),
     ]
     chart = RowChart(
-        rows=_list_forest_rows(cells, axis, fmt.format_short_load if narrow else fmt.format_load),
+        rows=_list_forest_rows(cells, axis, format_place),
         axis=axis,
         marks=marks,
-        figures=[("short", 0)] if narrow else [("figure", 220), ("interval", 100), ("word", 0)],
+        figures=figures,
         figure_channels=color,
         step_px=_STEP_PX,
     )

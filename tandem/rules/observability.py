@@ -66,10 +66,10 @@ def _yield_references(
 ) -> Iterator[tuple[str, ReferenceValue, tuple[Variant, ...]]]:
     """Yield key path, value and experiment's variants; none if malformed or not hosted here."""
     reference = context.environment.observability.reference
+    if reference is None:
+        return
     variants = {experiment.name: experiment.all_variants() for experiment in context.experiments}
-    for path, value in index_paths(
-        "observability.reference.values", reference.values if reference else ()
-    ):
+    for path, value in index_paths("observability.reference.values", reference.values):
         yield path, value, variants.get(value.experiment, ())
 
 

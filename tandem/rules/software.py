@@ -58,8 +58,7 @@ def _find_old_minor(context: EnvironmentContext) -> Iterable[RuleFinding]:
     if _parse_version(version) < _parse_version(floor.value):
         legal = f"{floor.value} or newer: {join_values(_list_minors(kubernetes))}"
         change = f'write "{kubernetes.default.value}"'
-        source = floor
-        yield RuleFinding("cluster.kubernetes", f'"{version}"', legal, change, source)
+        yield RuleFinding("cluster.kubernetes", f'"{version}"', legal, change, floor)
 
 
 @RULES.refuse("kubernetes-known", _MINORS, "2026-11-21")
@@ -85,10 +84,11 @@ def _find_minor_behind_default(context: EnvironmentContext) -> Iterable[RuleFind
     default = kubernetes.default.value
     if _parse_version(version) < _parse_version(default):
         ends = minor.standard_support_ends
-        got = f'"{version}"' + (f", whose standard support ends {ends.value}" if ends.value else "")
+        got = f'"{version}"'
+        if ends.value:
+            got += f", whose standard support ends {ends.value}"
         change = f'write "{default}"'
-        source = ends
-        yield RuleFinding("cluster.kubernetes", got, f"{default} or newer", change, source)
+        yield RuleFinding("cluster.kubernetes", got, f"{default} or newer", change, ends)
 
 
 @RULES.warn("node-image-pinned", _MINORS, "2026-11-21")

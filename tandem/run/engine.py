@@ -284,7 +284,8 @@ class RunEngine:
         if not work.has_lease or not spec.needs_node:
             return
         is_new_round = work.name.startswith(ROUND_STEP) and not work.result.get("before")
-        work.require_lease_s(self._estimate_round_s() if is_new_round else 0, spec.name)
+        needed_s = self._estimate_round_s() if is_new_round else 0
+        work.require_lease_s(needed_s, spec.name)
         if self._fleet_looked_at is None or world.now() - self._fleet_looked_at >= FLEET_LOOK:
             self._check_fleet()
 

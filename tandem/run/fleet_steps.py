@@ -225,7 +225,8 @@ def _wait_on_nodes(work: StepWork, key: str, text: str, limit_s: int) -> StepPro
 def find_raise_step(work: StepWork) -> StepRecord:
     """Return the record of this lease's raise."""
     number = work.lease_number
-    return work.journal.steps["raise" if number == 1 else f"raise.{number}"]
+    name = "raise" if number == 1 else f"raise.{number}"
+    return work.journal.steps[name]
 
 
 def count_devices(work: StepWork, node: str) -> int:

@@ -435,7 +435,9 @@ def judge_run(work: StepWork) -> StepProgress:
         return StepProgress(
             note=f"attempt {attempt + 1}", result={"phase": "judge"}, attempts=attempt + 1
         )
-    number = 100 * work.pair + attempt + (RANK_JOBS if work.name == RANK_STEP else 0)
+    number = 100 * work.pair + attempt
+    if work.name == RANK_STEP:
+        number += RANK_JOBS
     name = name_job(work.run, JUDGE_JOB, number)
     look = look_at_job(work, name)
     if look.state == "absent":

@@ -456,7 +456,8 @@ def list_lease_steps(lease: int, *, has_nodes: bool, is_serving: bool) -> Iterat
     if is_serving:
         steps += ("label", "serve", "ready", "check")
     for step in steps:
-        yield _estimate_step(f"{step}.{lease}" if lease > 1 else step, lease=lease)
+        name = f"{step}.{lease}" if lease > 1 else step
+        yield _estimate_step(name, lease=lease)
 
 
 def _pack_leases(

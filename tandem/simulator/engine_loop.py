@@ -29,9 +29,7 @@ _TIMER_RESOLUTION_S = 0.0006
 async def sleep_until(deadline_s: float) -> None:
     """Return at a time of the monotonic clock, under a millisecond late on an idle machine."""
     while (remaining_s := deadline_s - time.monotonic()) > 0:  # noqa: ASYNC110 - a time is waited for, no event
-        await asyncio.sleep(
-            remaining_s - _TIMER_RESOLUTION_S if remaining_s > _TIMER_RESOLUTION_S else 0
-        )
+        await asyncio.sleep(max(remaining_s - _TIMER_RESOLUTION_S, 0))
 
 
 @dataclass(frozen=True)
@@ -98,9 +96,10 @@ class ResponseStream:
         if frame or not self.frames.request.stream:
             frame_tokens = self._pending_tokens
         self._pending_tokens -= frame_tokens
-        return TokenBurst(
-            due_s, frame_tokens, opening + frame + (self.frames.closing() if last else b""), last
-        )
+        content = opening + frame
+        if last:
+            content += self.frames.closing()
+        return TokenBurst(due_s, frame_tokens, content, last)
 
     async def write(self, request: web.Request, response: web.StreamResponse | None) -> None:
         """Write each burst at its time; return after the last or a fault that drops the connection.

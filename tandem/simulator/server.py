@@ -338,10 +338,11 @@ def spoil_plan(plan: ResponsePlan, fault: FaultSettings) -> ResponsePlan:
 
     def begin() -> Iterator[ResponseToken]:
         for index, token in enumerate(plan.begin()):
+            if index == plan.count - 1:  # the last token stays
+                yield token
+                continue
             piece = _GARBAGE_PIECES[index * index % len(_GARBAGE_PIECES)]
-            garbage = ResponseToken(
-                token_id(piece), piece, piece if token.visible_text else "", token.part
-            )
-            yield token if index == plan.count - 1 else garbage  # the last token stays
+            visible_text = piece if token.visible_text else ""
+            yield ResponseToken(token_id(piece), piece, visible_text, token.part)
 
     return replace(plan, begin=begin)

@@ -79,7 +79,9 @@ class ProgramGroup:
 
     def kill_all(self) -> None:
         """Kill all remaining processes, and read the last lines."""
-        deadline_s = time.monotonic() + (LINGER_TIMEOUT_S if self.status() is not None else 0)
+        deadline_s = time.monotonic()
+        if self.status() is not None:
+            deadline_s += LINGER_TIMEOUT_S
         while time.monotonic() < deadline_s and self._send_signal(0):
             time.sleep(POLL_INTERVAL_S)
         self._send_signal(signal.SIGKILL)

@@ -169,10 +169,10 @@ def check_schedules(context: DoctorContext, account: AccountClients) -> Iterator
         message = f"{warning.problem}; every start refuses beside it"
         yield Finding("fail", message, action, warning.change, code=EXIT_EXTERNAL)
     if not foreign_schedules:
-        yield Finding(
-            "ok",
-            f"{where} has no schedule but the lease's own" if lease else f"{where} has no schedule",
-        )
+        message = f"{where} has no schedule"
+        if lease:
+            message += " but the lease's own"
+        yield Finding("ok", message)
 
 
 def read_node_group(account: AccountClients) -> Mapping[str, Any]:
