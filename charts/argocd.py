@@ -80,10 +80,9 @@ class ArgocdChart(GitopsChart):
             self.driver.namespace.value,
         ]
         namespaces = [names.experiment_namespace(experiment) for experiment in self.experiments]
-        gitops_source, people_source, runner_source = (
-            _build_source(self.delivery, folder)
-            for folder in (GITOPS, people.FOLDER, runner.FOLDER)
-        )
+        gitops_source = _build_source(self.delivery, GITOPS)
+        people_source = _build_source(self.delivery, people.FOLDER)
+        runner_source = _build_source(self.delivery, runner.FOLDER)
 
         projects = {
             platform_project: _build_project(

@@ -106,9 +106,8 @@ def explain(
         store = _open_store(context)
         return list_artifact_sides(read_inventory(store), store.url(""))
 
-    first_side, second_side = (
-        resolve_key(word, variant_sides, list_stored_sides) for word in (a, b)
-    )
+    first_side = resolve_key(a, variant_sides, list_stored_sides)
+    second_side = resolve_key(b, variant_sides, list_stored_sides)
     lines = report.list_differences(first_side, second_side)
     return print_result(
         report.differences_as_dict(first_side, second_side), lines, as_json=selection.as_json

@@ -224,9 +224,8 @@ def _list_capacity_rows(status: StatusReport) -> Iterator[TextRow]:
     times = [
         f"{word} {format_moment(moment, status.now)}" for word, moment in moments.items() if moment
     ]
-    total, available = (
-        reservation.get(f"{name}InstanceCount", 0) for name in ("Total", "Available")
-    )
+    total = reservation.get("TotalInstanceCount", 0)
+    available = reservation.get("AvailableInstanceCount", 0)
     usage = f"{total - available} of {format_count(total, 'instance')} in use"
     yield label, ", ".join([f"{reservation_id} {reservation['State']}", usage, *times])
 

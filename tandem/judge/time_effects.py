@@ -233,10 +233,9 @@ def _select_cautions(estimates: Mapping[str, LogRatioEstimate]) -> list[str]:
 
 def _describe_change(estimate: LogRatioEstimate) -> str:
     """Return a log change of a time in words, with its interval."""
-    change, *ends = (
-        convert_log_ratio(log) - 1 for log in (estimate.log, estimate.low, estimate.high)
-    )
-    low, high = sorted(ends)
+    change = convert_log_ratio(estimate.log) - 1
+    low = convert_log_ratio(estimate.low) - 1
+    high = convert_log_ratio(estimate.high) - 1
     word = "slower" if estimate.log > 0 else "faster"
     return f"{abs(change):.1%} {word} ({low:+.1%} to {high:+.1%})"
 

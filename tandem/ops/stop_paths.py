@@ -75,10 +75,8 @@ def read_stop_paths(
         environment, config: as declared.
         fleet: a look at the fleet.
     """
-    budgets, functions = (
-        create_client(environment, service, boto_session, config=GUARD_CLIENT_CONFIG)
-        for service in ("budgets", "lambda")
-    )
+    budgets = create_client(environment, "budgets", boto_session, config=GUARD_CLIENT_CONFIG)
+    functions = create_client(environment, "lambda", boto_session, config=GUARD_CLIENT_CONFIG)
     readers: dict[PathName, Callable[[], StopPath]] = {
         "schedule": lambda: read_schedule_path(clients.scheduler, config, fleet),
         "reaper": lambda: read_reaper_path(

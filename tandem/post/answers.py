@@ -157,7 +157,8 @@ def _answer_setup(claim: Claim, results: VariantResults) -> ClaimAnswer:
     """Answer whether the arms differ in decoding alone; for the image, by model and image."""
     run = results.table.run
     arms = {arm.name: arm for arm in run.arms}
-    base, variant = (arms[name] for name in results.arms)
+    base = arms[results.table.baseline]
+    variant = arms[results.variant]
     fields = _MANIFEST_FIELDS[claim.asks]
     differences = []
     unknown = []

@@ -160,7 +160,8 @@ def is_over_rounds(cell: CellVerdict) -> bool:
 
 def describe_cell(cell: CellVerdict) -> str:
     """Return a cell in words: class, load, metric, figures and verdict."""
-    before, after = map(fmt.format_number, (cell.baseline, cell.measured))
+    before = fmt.format_number(cell.baseline)
+    after = fmt.format_number(cell.measured)
     unit = fmt.metric_unit(cell.metric)
     name = fmt.format_metric(cell.metric)
     figures = f"{name} {before} to {after}"

@@ -139,7 +139,8 @@ def _render_manifests(comparison: RunComparison) -> Iterator[str]:
 
 def _render_remarks(comparison: RunComparison) -> Iterator[str]:
     for drift in comparison.acceptance:
-        before, after = map(fmt.format_number, (drift.before, drift.after))
+        before = fmt.format_number(drift.before)
+        after = fmt.format_number(drift.after)
         ratio = ""
         if drift.ratio:
             interval = fmt.format_interval(drift.ratio)

@@ -208,9 +208,8 @@ def _build_histogram_spec(bars: Sequence[schema.HistogramBin], unit: str, width:
 
 def _describe_example(example: schema.DivergenceExample, unit: str) -> dict[str, object]:
     """Return where two texts first differ, and both with their differing words marked."""
-    before, after = (
-        _WORD.findall(text[:MAX_TEXT_CHARACTERS]) for text in (example.baseline, example.measured)
-    )
+    before = _WORD.findall(example.baseline[:MAX_TEXT_CHARACTERS])
+    after = _WORD.findall(example.measured[:MAX_TEXT_CHARACTERS])
     opcodes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     place = f"{example.class_}, {example.prompt_id}: first difference at {unit} {example.at:,}"
     return {

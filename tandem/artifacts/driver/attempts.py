@@ -301,9 +301,8 @@ class CompileDriver:
 
     def _log_heartbeat(self) -> None:
         self._last_heartbeat_s = time.monotonic()
-        output_bytes, cache_bytes = map(
-            folders.measure_folder, (self.options.output, self.options.cache)
-        )
+        output_bytes = folders.measure_folder(self.options.output)
+        cache_bytes = folders.measure_folder(self.options.cache)
         graphs = folders.count_finished(self.options.cache)
         left_s = round(self.remaining_s)
         sizes: dict[str, Any] = {"output_bytes": output_bytes, "cache_bytes": cache_bytes}

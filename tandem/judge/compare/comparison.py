@@ -431,7 +431,8 @@ def _list_notes(
             yield f"{side.name}: {marked_count} {reason}"
         for sentence in side.table.torn_lines:
             yield f"{side.name}: {sentence}"
-    before, after = (side.table.baseline for side in sides)
+    before = sides[0].table.baseline
+    after = sides[1].table.baseline
     if before != after:
         yield f"the baselines are {before} and {after}, so gains are not compared"
     if not estimates:
