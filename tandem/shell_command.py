@@ -47,6 +47,21 @@ def build_cdk_command(verb: str, environment: str, stack: str = "*", *flags: str
     )
 
 
+def build_bootstrap_command(place: str, qualifier: str, boundary: str | None) -> str:
+    """Return the command that bootstraps the CDK, once for each account and region.
+
+    Args:
+        place: `aws://` with account and region.
+        qualifier: of the bootstrap; its stack is named after it.
+        boundary: permissions boundary of the roles that it makes; None for none.
+    """
+    words = ["npx", "cdk", "bootstrap", place, "--qualifier", qualifier]
+    words += ["--toolkit-stack-name", f"CDKToolkit-{qualifier}"]
+    if boundary:
+        words += ["--custom-permissions-boundary", boundary]
+    return quote_command(*words)
+
+
 def build_tandem_command(verb: str, environment: str, *flags: str) -> str:
     """Return a command of Tandem's about an environment.
 

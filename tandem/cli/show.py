@@ -27,7 +27,12 @@ from tandem.monitoring.standing_cost import (
     list_foreign_regions,
     list_unpriced,
 )
-from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
+from tandem.shell_command import (
+    build_bootstrap_command,
+    build_cdk_command,
+    build_tandem_command,
+    quote_command,
+)
 
 UNKNOWN = "?"
 
@@ -235,13 +240,9 @@ def list_next_commands(environment: Environment, folders: Mapping[str, str]) -> 
     for key, folder in folders.items():
         context += ["-c", f"{key}={folder}"]
         options += [f"--{key}", folder]
-    boundary = environment.bootstrap.permissions_boundary
-    qualifier = environment.bootstrap.qualifier
-    flags = ["--qualifier", qualifier, "--toolkit-stack-name", f"CDKToolkit-{qualifier}"]
-    if boundary:
-        flags += ["--custom-permissions-boundary", boundary]
+    bootstrap = environment.bootstrap
     place = f"aws://{environment.account}/{environment.region}"
-    commands = [quote_command("npx", "cdk", "bootstrap", place, *flags)]
+    commands = [build_bootstrap_command(place, bootstrap.qualifier, bootstrap.permissions_boundary)]
     commands += [
         build_cdk_command(verb, environment.name, "*", *context) for verb in ("diff", "deploy")
     ]

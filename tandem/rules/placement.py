@@ -92,13 +92,10 @@ def _find_padding(context: ExperimentContext) -> Iterable[RuleFinding]:
         (target.vocabulary, "rows of the vocabulary"),
     ):
         if figure.value is not None and figure.value % degree:
-            got = (
-                f"{degree} with {figure.value} {part}, padded to"
-                f" {-(-figure.value // degree) * degree}"
-            )
+            padded_count = -(-figure.value // degree) * degree
+            got = f"{degree} with {figure.value} {part}, padded to {padded_count}"
             change = "write a divisor, or accept the padded work"
-            source = figure
-            yield RuleFinding(_DEGREE, got, f"a divisor of {figure.value}", change, source)
+            yield RuleFinding(_DEGREE, got, f"a divisor of {figure.value}", change, figure)
 
 
 @RULES.refuse("group-holds", _DRA, "2026-08-21")
@@ -107,7 +104,8 @@ def _find_small_group(context: ExperimentContext) -> Iterable[RuleFinding]:
     group = context.experiment.serving.device_group
     devices = context.experiment.serving.devices
     if group is not None and devices > group:
-        change = f"write {next((size for size in (4, 8, 16) if size >= devices), 16)}"
+        fitting = [size for size in (4, 8) if size >= devices]
+        change = f"write {min(fitting, default=16)}"
         yield RuleFinding(
             "serving.device_group", f"{group} for {devices} devices", f"{devices} or more", change
         )
@@ -197,10 +195,12 @@ def allocatable_limits(instance: InstanceType) -> dict[str, tuple[int, int]]:
     """
     cpu = instance.allocatable_cpu_m.value
     memory = instance.allocatable_memory_mib.value
-    limits = {"cpu": (cpu - DAEMONS_CPU_M, 1000)} if cpu else {}
-    if not memory:
-        return limits
-    return {**limits, "memory_gib": (memory - DAEMONS_MEMORY_MIB, 1024)}
+    limits = {}
+    if cpu:
+        limits["cpu"] = (cpu - DAEMONS_CPU_M, 1000)
+    if memory:
+        limits["memory_gib"] = (memory - DAEMONS_MEMORY_MIB, 1024)
+    return limits
 
 
 def _find_large_request(

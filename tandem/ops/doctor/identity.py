@@ -21,7 +21,7 @@ from tandem.ops.destroy.stacks import CloudFormationStack, read_stack
 from tandem.ops.doctor.context import EXIT_EXTERNAL, DoctorContext, Finding
 from tandem.ops.faults import ABSENT_CODES
 from tandem.ops.people.policy_targets import boundary_arn, list_principals, version_parameter
-from tandem.shell_command import build_cdk_command, quote_command
+from tandem.shell_command import build_bootstrap_command, build_cdk_command
 
 # requiresBootstrapStackVersion in the manifests of aws-cdk-lib 2.275: of stacks and assets, and of
 # their lookup roles
@@ -133,12 +133,8 @@ def check_bootstrap(context: DoctorContext, account: AccountClients) -> Finding:
     environment = context.environment
     bootstrap = environment.bootstrap
     parameter = version_parameter(environment)
-    words = ["npx", "cdk", "bootstrap", f"aws://{environment.account}/{environment.region}"]
-    words += ["--qualifier", bootstrap.qualifier]
-    words += ["--toolkit-stack-name", f"CDKToolkit-{bootstrap.qualifier}"]
-    if bootstrap.permissions_boundary:
-        words += ["--custom-permissions-boundary", bootstrap.permissions_boundary]
-    command = quote_command(*words)
+    place = f"aws://{environment.account}/{environment.region}"
+    command = build_bootstrap_command(place, bootstrap.qualifier, bootstrap.permissions_boundary)
     response = account.find("ssm", "GetParameter", parameter, Name=parameter)
     if response is None:
         return Finding(
