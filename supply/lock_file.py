@@ -28,7 +28,7 @@ _PACKAGE = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?: ; (?P<marker
 _HASH = "--hash="
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LockedPackage:
     """One package of a lock.
 
@@ -47,7 +47,7 @@ class LockedPackage:
 
 def find_inputs(root: Path = ROOT) -> list[Path]:
     """Return every input of a lock; the input that constrains the others comes first."""
-    paths: list[Path] = []
+    paths = []
     for pattern in INPUT_PATTERNS:
         paths += sorted(root.glob(pattern))
     return paths

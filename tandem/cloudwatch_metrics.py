@@ -353,7 +353,7 @@ class SeriesMinute(NamedTuple):
         return dict(self.dimensions)[BENCH_DIMENSIONS[2]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundFigures:
     """What is published of a round; `unpublished_rounds` is known only to the publisher.
 

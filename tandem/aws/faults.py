@@ -268,7 +268,9 @@ def explain_fault(error: BaseException, operation: str) -> AwsFault:
 def error_code(error: BaseException | None) -> str:
     """Return the service's own code of an error, "" if no service answered."""
     response = getattr(error, "response", None)
-    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
+    if isinstance(response, dict):
+        return str(response.get("Error", {}).get("Code", ""))
+    return ""
 
 
 def describe_error(error: BaseException) -> str:

@@ -31,7 +31,7 @@ SUPPRESSOR_EXTENSION_S = 300
 _LONGEST_ARN = "arn:aws-us-gov:cloudwatch:ap-southeast-4:111122223333:alarm:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MetricAlarm:
     """One metric alarm; it notifies nobody itself.
 
@@ -72,7 +72,7 @@ class MetricAlarm:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CompositeAlarm:
     """An alarm that notifies when any of its alarms fires, and is silent while suppressed.
 
@@ -102,7 +102,7 @@ class CompositeAlarm:
         return " OR ".join(f'ALARM("{name}")' for name in self.alarms)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class EnvironmentAlarms:
     """All alarms of an environment.
 

@@ -58,7 +58,7 @@ CostRow = tuple[str, str, float, float, str]
 the fleet lives the whole month, both in the unit of the price, and how the amount is computed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CostPart:
     """One row of the cost.
 
@@ -79,7 +79,7 @@ class CostPart:
     usd: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MonitoringCost:
     """Monthly cost of watching, at most.
 

@@ -133,7 +133,7 @@ def _list_guard_graphs(environment: Environment) -> Iterator[GraphWidget]:
     capacity = environment.capacity
     marks = _build_block_marks(environment.capacity)
     age_mark = GraphMark(label="guard.max_hours", value=float(environment.guard.max_hours))
-    rows: dict[str, tuple[str | None, tuple[GraphMark, ...]]] = {
+    rows = {
         "instances_alive": (None, marks),
         "oldest_instance_hours": (None, (age_mark,)),
         "idle_block_minutes": ("RUNNING_SUM(FILL(g, 0)) / 60", marks),
@@ -157,7 +157,7 @@ def _build_graph(
     unit = fields.get("unit", metric.drawn_unit or metric.unit)
     id_ = "n" if metric is _NODES else "g"
     drawn = {"label": title.split(",")[0], "color": VARIANT_COLORS[0]}
-    visible: dict[str, Any] = {"label": None} if formula else {**drawn, "is_visible": True}
+    visible = {"label": None} if formula else {**drawn, "is_visible": True}
     line = MetricSource(environment, metric.publisher).line(
         metric.name, metric.statistic, id=id_, **visible
     )

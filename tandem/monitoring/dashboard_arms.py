@@ -94,7 +94,7 @@ class DashboardArms:
             cell: class and concurrency; None: the chosen ones.
         """
         values = (self.experiment.name, variant.name, *(cell or self.default_choice))
-        fields: dict[str, Any] = {
+        fields = {
             "label": variant.name,
             "is_visible": True,
             "color": self.color(variant),

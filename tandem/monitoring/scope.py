@@ -14,7 +14,7 @@ from tandem.declarations.experiment import Experiment
 from tandem.monitoring.widget import MetricLine, Statistic
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ExperimentScope:
     """An experiment, and the load of its suites.
 
@@ -33,7 +33,7 @@ class ExperimentScope:
         return tuple(dict.fromkeys(chain.from_iterable(self.suites.values())))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MonitoringScope:
     """All inputs of dashboards, alarms and their cost."""
 
@@ -41,7 +41,7 @@ class MonitoringScope:
     experiments: tuple[ExperimentScope, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MetricSource:
     """All metrics of one publisher with the same dimensions.
 

@@ -31,7 +31,7 @@ CONTROL_PLANE_GB_PER_DAY = 0.5
 IMAGES_GB = 2.1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StandingPart:
     """One row of a cost.
 
@@ -50,7 +50,7 @@ class StandingPart:
     foreign_regions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ParkedCost:
     """Cost of an environment, in USD.
 

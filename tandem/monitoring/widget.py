@@ -37,7 +37,7 @@ Statistic = str
 """As CloudWatch spells it: p50, p90, p99, Average, Sum, SampleCount, Minimum, Maximum."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MetricLine:
     """One metric with all its dimensions.
 
@@ -62,7 +62,7 @@ class MetricLine:
     color: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MathExpression:
     """Metric math or a SEARCH over ids and metrics, in CloudWatch's language.
 
@@ -91,7 +91,7 @@ def dimension_label(dimension: str) -> str:
     return f"${{PROP('Dim.{dimension}')}}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GraphMark:
     """A level or a moment across a graph: exactly one of `value` (in the unit), `moment` (UTC)."""
 
@@ -100,7 +100,7 @@ class GraphMark:
     moment: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GraphWidget:
     """One drawn widget.
 
@@ -130,7 +130,7 @@ class GraphWidget:
     height: int = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TextWidget:
     """A text widget, in Markdown; it gives the reason for a graph that cannot be drawn."""
 
@@ -164,7 +164,7 @@ def count_text_rows(markdown: str, width: int) -> int:
     return min(MAX_TEXT_ROWS, max(1, math.ceil((lines * LINE_PX + PADDING_PX) / ROW_PX)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Dashboard:
     """One dashboard.
 

@@ -36,7 +36,7 @@ _DATUM_BYTES = 250  # names of the fields, of the unit, the time
 _DIMENSION_BYTES = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MetricDatum:
     """One MetricDatum: unique values, ascending, and the count of each."""
 
@@ -72,7 +72,7 @@ class MetricDatum:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MetricBatch:
     """The data of one PutMetricData: at least one datum, all of one prompt class."""
 

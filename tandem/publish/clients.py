@@ -69,7 +69,7 @@ _CHANGES = {
 _INPUT_KINDS = {"misconfigured", "other region"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PublishClients:
     """boto3's clients."""
 

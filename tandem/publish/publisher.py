@@ -47,7 +47,7 @@ SENT_FILE = "published.jsonl"
 BatchState = Literal["sent", "refused", "skipped"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunDestination:
     """Destination of a run.
 
