@@ -146,6 +146,7 @@ def answer_over_time(claim: Claim, results: VariantResults) -> ClaimAnswer:
     cells = results.select_cells(claim.metrics[:1], claim.classes)
     if not cells:
         return _answer_missing_classes(claim, results)
+    # the answer of the run is the worst of its cells
     reasons: dict[AnswerWord, list[str]] = {"contradicted": [], "no evidence": [], "confirmed": []}
     for cell in cells:
         answer = _answer_stretches(results, cell)
@@ -153,11 +154,8 @@ def answer_over_time(claim: Claim, results: VariantResults) -> ClaimAnswer:
     word = next(word for word, texts in reasons.items() if texts)
 
     seconds = float(np.nanmax(results.table.end_s) - np.nanmin(results.table.start_s))
-    duration_text = (
-        f"the run lasted {format_number(seconds / 3600)} h, the post's about"
-        f" {results.set_up.hours:g} h"
-    )
-    return ClaimAnswer(word, f"{join_first(reasons[word])}; {duration_text}")
+    hours = f"{format_number(seconds / 3600)} h, the post's about {results.set_up.hours:g} h"
+    return ClaimAnswer(word, f"{join_first(reasons[word])}; the run lasted {hours}")
 
 
 def _answer_stretches(results: VariantResults, cell: CellVerdict) -> ClaimAnswer:
@@ -239,11 +237,13 @@ def answer_steps(claim: Claim, results: VariantResults) -> ClaimAnswer:
     """Answer by target steps an output token, by the time of a step, and by TTFT."""
     row = results.find_acceptance(results.variant)
     if row is None or row.target_steps_per_token is None:
-        reason = (row.sentence if row else "") or "the target's steps are not known"
+        reason = (row and row.sentence) or "the target's steps are not known"
         return ClaimAnswer("no evidence", f"{results.variant}: {reason}")
-    baseline_row = results.find_acceptance(results.table.baseline)
-    before = (baseline_row.target_steps_per_token if baseline_row else None) or 1.0
     after = row.target_steps_per_token
+    before = 1.0
+    baseline_row = results.find_acceptance(results.table.baseline)
+    if baseline_row and baseline_row.target_steps_per_token:
+        before = baseline_row.target_steps_per_token
 
     steps_text = f"{format_number(before)} to {format_number(after)}"
     text = f"target steps an output token: {steps_text} (by {row.method})"

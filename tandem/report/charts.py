@@ -157,19 +157,21 @@ def is_narrow(width: int) -> bool:
 
 def render_figure(chart: ReportChart) -> Markup:
     """Return a chart with its title, its caption and its table."""
-    sizes = (
-        ((NARROW_PX, "any"),)
-        if chart.width_px == NARROW_PX
-        else ((chart.width_px, "wide"), (NARROW_PX, "narrow"))
-    )
-    drawings = [_render_svg(chart, width, kind) for width, kind in sizes]
+    if chart.width_px == NARROW_PX:
+        drawings = [_render_svg(chart, NARROW_PX, "any")]
+    else:
+        drawings = [
+            _render_svg(chart, chart.width_px, "wide"),
+            _render_svg(chart, NARROW_PX, "narrow"),
+        ]
     return render_template("figure", chart=chart, drawings=drawings, span=_SPANS[chart.width_px])
 
 
 def write_png(chart: ReportChart, folder: Path, band: str | None) -> Path:
     """Write the PNG of a chart, and return its path; `band` is the text under its title."""
     path = folder / f"{chart.name}.png"
-    spec_json = _VARIABLE.sub(lambda match: LIGHT[match[1]], json.dumps(compose_slide(chart, band)))
+    slide = json.dumps(compose_slide(chart, band))
+    spec_json = _VARIABLE.sub(lambda match: LIGHT[match[1]], slide)
     path.write_bytes(vl_convert.vegalite_to_png(spec_json, scale=SLIDE_PX / _SLIDE_CHART_PX))
     return path
 

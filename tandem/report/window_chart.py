@@ -47,7 +47,9 @@ def build_window_spec(
     value = {"x": x, "y": {**y, "field": "value"}}
     ends = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
 
-    point_color = {"color": color if any("series" in row for row in points) else _TEXT_COLOR}
+    point_color = {"color": {"value": "var(--text)"}}
+    if any("series" in row for row in points):
+        point_color = {"color": color}
     plain_style = {"color": "var(--text)", "strokeDash": [4, 3]}
     layers = [
         build_layer("area", {**ends, "color": color}, opacity=0.12),
@@ -57,6 +59,3 @@ def build_window_spec(
         build_layer("point", {**value, **point_color}, points, filled=True, size=50, opacity=1),
     ]
     return build_fit_spec(width, 260, data={"values": lines}, layer=layers)
-
-
-_TEXT_COLOR = {"value": "var(--text)"}
