@@ -146,7 +146,8 @@ def _print_files(inputs: CommandInputs) -> None:
     for name, file in inputs.workspace.experiments.items():
         variants = format_count(len(file.record.all_variants()), "variant")
         rows.append((name, f"{variants} on {file.record.runtime}"))
-    print_rows(rows, label_columns=max((len(name) for name, _ in rows), default=0) + 2)
+    longest = max((len(name) for name, _ in rows), default=0)
+    print_rows(rows, label_columns=longest + 2)
 
 
 def _describe_costs(inputs: CommandInputs, environment: Environment) -> str:

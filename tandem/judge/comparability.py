@@ -48,14 +48,15 @@ class FailureCounts(NamedTuple):
     @property
     def is_biased(self) -> bool:
         """Whether the arms failed so differently that only survivors are compared."""
-        baseline = self[1::-1]
-        variant = self[:1:-1]
-        return is_more_frequent(*variant, *baseline) or is_more_frequent(*baseline, *variant)
+        return any(
+            is_more_frequent(*self.count_favoured(is_faster=is_faster))
+            for is_faster in (True, False)
+        )
 
     def count_favoured(self, *, is_faster: bool) -> tuple[int, int, int, int]:
         """Return failures and requests of the arm that a word favours, then those of the other."""
-        baseline = self[1::-1]
-        variant = self[:1:-1]
+        baseline = (self.baseline_failures, self.baseline_requests)
+        variant = (self.variant_failures, self.variant_requests)
         if is_faster:
             return (*variant, *baseline)
         return (*baseline, *variant)
@@ -113,9 +114,11 @@ class CellFailures:
     def count(self, cell: int | None = None) -> FailureCounts:
         """Return the counts of one class at one load; of the whole run if `cell` is None."""
         rows = slice(None) if cell is None else slice(cell, cell + 1)
-        requests = self.request_counts[rows].sum(axis=0).tolist()
-        failures = self.failure_counts[rows].sum(axis=0).tolist()
-        return FailureCounts(requests[0], failures[0], requests[1], failures[1])
+        baseline_requests, variant_requests = self.request_counts[rows].sum(axis=0).tolist()
+        baseline_failures, variant_failures = self.failure_counts[rows].sum(axis=0).tolist()
+        return FailureCounts(
+            baseline_requests, baseline_failures, variant_requests, variant_failures
+        )
 
     def find_bias(self, cells: Sequence[int]) -> FailureBias | None:
         """Return failures that leave only survivors of some cells; None if all can be compared.
@@ -190,7 +193,8 @@ def count_content(pairing: RequestPairing, arm: str) -> ContentCounts:
     is_checked = ~table.failed & (table.content != UNKNOWN)
     mask = pairing.row_mask() & is_checked & table.arm_mask(arm)
     words = [table.contents[code] for code in table.content[mask].tolist()]
-    return ContentCounts(arm, len(words), Counter(word for word in words if word in BROKEN_CONTENT))
+    broken = Counter(word for word in words if word in BROKEN_CONTENT)
+    return ContentCounts(arm, len(words), broken)
 
 
 def explain_invalidity(pairing: RequestPairing, baseline: str, variant: str) -> str:

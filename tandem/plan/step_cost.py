@@ -122,7 +122,9 @@ def fit_verified_share(rows: Iterable[PublishedRow], target: TargetKind) -> floa
             (row.verified - mean_verified) * (row.step_cost - mean_cost) for row in group
         )
         squares += sum((row.verified - mean_verified) ** 2 for row in group)
-    return max(0.0, products / squares) if squares else 0.0
+    if not squares:
+        return 0.0
+    return max(0.0, products / squares)
 
 
 def imply_draft_ms(row: PublishedRow, verified_share: float) -> float:

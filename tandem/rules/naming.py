@@ -79,10 +79,11 @@ def _yield_texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 def is_read_otherwise(text: str) -> bool:
     """Return whether Go takes a manifest's text for a number, or refuses it, as cdk8s writes it."""
-    is_number = not text.startswith("_") and _GO_NUMBER.fullmatch(text.replace("_", "")) is not None
-    return (is_number and _YAML_NUMBER.fullmatch(text) is None) or _UNREADABLE.search(
-        text
-    ) is not None
+    if _UNREADABLE.search(text):
+        return True
+    if text.startswith("_") or _YAML_NUMBER.fullmatch(text):
+        return False
+    return _GO_NUMBER.fullmatch(text.replace("_", "")) is not None
 
 
 @RULES.refuse("environment-texts", _GO_TEXTS, "2026-11-28")

@@ -203,7 +203,7 @@ class RunEngine:
 
     def _try_again(self, spec: StepSpec, reason: str) -> StepProgress:
         self.work.world.log(f"{spec.name}: {reason}")
-        return StepProgress(note=f"tries again: {reason}", result=self.work.result)
+        return self.work.keep_running(f"tries again: {reason}")
 
     def _find_step(self) -> tuple[int, StepSpec]:
         """Return the first step that is not done; an end or park that has begun goes first."""
