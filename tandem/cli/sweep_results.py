@@ -61,29 +61,24 @@ def format_decision(record: SweepRecord) -> Iterator[str]:
     budget = ""
     if record.budget_usd:
         budget = f" of a budget of {record.budget_usd:.2f}"
-    compiles = (
-        f"{record.compile_minutes:.0f} of them compile" if record.compile_minutes else "no compile"
-    )
+    compiles = "no compile"
+    if record.compile_minutes:
+        compiles = f"{record.compile_minutes:.0f} of them compile"
     yield f"{record.node_minutes:.0f} node-minutes, {compiles}; {record.usd:.2f} USD{budget}"
 
 
 def _format_candidate(row: CandidateRecord) -> tuple[str, ...]:
-    if row.speed_up is None:
-        minutes = (f"{row.node_minutes:.0f}", f"{row.usd:.2f}") if row.results else ("", "")
-        return row.variant, row.state, "", "", "", *minutes
-    value, low, high = row.speed_up
-    goodput = row.goodput_per_usd
-    tokens = f"{goodput[1] / goodput[0]:.2f} x plain" if goodput else ""
-    interval = f"{low:.2f} to {high:.2f}"
-    return (
-        row.variant,
-        row.state,
-        f"{value:.2f}",
-        interval,
-        tokens,
-        f"{row.node_minutes:.0f}",
-        f"{row.usd:.2f}",
-    )
+    figures = ["", "", ""]
+    if row.speed_up is not None:
+        value, low, high = row.speed_up
+        figures = [f"{value:.2f}", f"{low:.2f} to {high:.2f}", ""]
+        if row.goodput_per_usd:
+            plain, own = row.goodput_per_usd
+            figures[2] = f"{own / plain:.2f} x plain"
+    cost = ["", ""]
+    if row.speed_up is not None or row.results:
+        cost = [f"{row.node_minutes:.0f}", f"{row.usd:.2f}"]
+    return row.variant, row.state, *figures, *cost
 
 
 def write_decision(
@@ -143,18 +138,17 @@ def _write_page(record: SweepRecord, out: Path) -> None:
 
 
 def _build_patch(record: SweepRecord, experiment_file: Path) -> str:
-    winners = [row for row in record.candidates if row.variant == record.winner]
-    fields: list[dict[str, str | int]] = [
-        {
-            "name": row.variant,
-            "draft": row.draft,
-            "num_speculative_tokens": row.num_speculative_tokens,
-        }
-        for row in winners
-    ]
+    fields: dict[str, str | int] = {}
+    for row in record.candidates:
+        if row.variant == record.winner:
+            fields = {
+                "name": row.variant,
+                "draft": row.draft,
+                "num_speculative_tokens": row.num_speculative_tokens,
+            }
     with convert_os_errors(
         "the experiment cannot be read", experiment_file, "name its folder by --experiments"
     ):
         text = experiment_file.read_text(encoding="utf-8")
     name = f"experiments/{experiment_file.name}"
-    return patch_experiment(text, name, fields[0] if fields else {}, record.output_note)
+    return patch_experiment(text, name, fields, record.output_note)

@@ -142,11 +142,10 @@ class RunPlanInputs:
         plan = build_settings(
             size, suites, fields, most_tokens=experiment.max_output_tokens, concurrency=loads
         ).plan()
-        numbers = [plan.first_round, *plan.control_round_numbers[:1]]
-        minutes = [
-            sum(map(estimate_turn_s, plan.round(number))) / 60 + ROUND_EXTRA_MINUTES
-            for number in numbers
-        ]
+        minutes = []
+        for number in (plan.first_round, *plan.control_round_numbers[:1]):
+            turns_s = map(estimate_turn_s, plan.round(number))
+            minutes.append(sum(turns_s) / 60 + ROUND_EXTRA_MINUTES)
         return minutes[0], minutes[-1]
 
     @property
