@@ -131,10 +131,15 @@ def _describe_memory(draft: str, memory: CoreMemory | None, hbm_gib: float | Non
     core = f"memory of a logical core with {draft}"
     if memory is None:
         return f"{core}: unknown{limit}: the model's bytes or heads are not known"
-    models = f"target {memory.target_gib:.2f}, draft {memory.draft_gib:.2f}"
-    parts = f"{models}, KV cache {memory.kv_gib:.2f}; compiled graphs: no size published"
-    fit = "" if hbm_gib is None or memory.total_gib <= hbm_gib else " - IT DOES NOT FIT"
-    return f"{core}: {memory.total_gib:.1f} GiB{limit} ({parts}){fit}"
+    parts = [
+        f"target {memory.target_gib:.2f}",
+        f"draft {memory.draft_gib:.2f}",
+        f"KV cache {memory.kv_gib:.2f}; compiled graphs: no size published",
+    ]
+    text = f"{core}: {memory.total_gib:.1f} GiB{limit} ({', '.join(parts)})"
+    if hbm_gib is not None and memory.total_gib > hbm_gib:
+        text += " - IT DOES NOT FIT"
+    return text
 
 
 def list_bases(forecast: PlanForecast) -> Iterator[str]:

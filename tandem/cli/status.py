@@ -57,7 +57,8 @@ def status(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitCode
     )
     warnings = list_warnings(fleet_status)
     code = ExitCode.STALE if warnings else ExitCode.DONE
-    code = ExitCode.EXTERNAL_FAILURE if fleet_status.unknown else code
+    if fleet_status.unknown:
+        code = ExitCode.EXTERNAL_FAILURE
     if selection.as_json:
         print_json(status_as_dict(fleet_status, warnings), code)
     else:
@@ -122,7 +123,8 @@ def _format_fleet(status: StatusReport) -> str:
         sizes = [group["scalingConfig"][f"{word}Size"] for word in ("desired", "min", "max")]
         group_text = "node group {}: desired {}, min {}, max {}".format(group["status"], *sizes)
     count = format_count(len(status.fleet.instances), "instance")
-    count = "instances unknown" if "instances" in status.unknown else count
+    if "instances" in status.unknown:
+        count = "instances unknown"
     return f"{count} of {capacity.kind} {capacity.instance_type}; {group_text}"
 
 
@@ -145,10 +147,14 @@ def _format_bill(status: StatusReport) -> str:
     if bill is None:
         reason = ", see above" if "bill" in status.unknown else ""
         return f"what the fleet cost before is unknown{reason}"
-    period = f"since the lease of run {bill.run} began" if bill.run else "in the last 24 h"
-    cost = f"about {bill.usd:,.2f} USD {period}" if bill.usd else f"nothing ran {period}"
+    period = "in the last 24 h"
+    if bill.run:
+        period = f"since the lease of run {bill.run} began"
+    cost = f"nothing ran {period}"
     if bill.usd is None:
         cost = f"unknown what it cost {period}: the reaper counted nothing"
+    elif bill.usd:
+        cost = f"about {bill.usd:,.2f} USD {period}"
     return f"{cost} ({FLEET_USD} in {status.guard_config.namespace}, the reaper's count)"
 
 
@@ -175,13 +181,14 @@ def _format_lease(status: StatusReport) -> str:
     state = status.fleet
     if lease is None:
         return "none"
-    experiment_note = f" of experiment {lease.experiment}" if lease.experiment else ""
-    end_note = "" if state.live_lease else "ENDED: fenced, " if state.is_fenced else "ENDED, "
-    words = [f"run {lease.run}{experiment_note} by {lease.who}"]
-    words += [
-        f"{end_note}deadline {format_moment(lease.deadline, now)}",
-        f"for {format_count(lease.nodes, 'node')}",
-    ]
+    run = f"run {lease.run}"
+    if lease.experiment:
+        run += f" of experiment {lease.experiment}"
+    deadline = f"deadline {format_moment(lease.deadline, now)}"
+    if state.live_lease is None:
+        end_note = "ENDED: fenced" if state.is_fenced else "ENDED"
+        deadline = f"{end_note}, {deadline}"
+    words = [f"{run} by {lease.who}", deadline, f"for {format_count(lease.nodes, 'node')}"]
     if (state.desired_size or 0) > lease.nodes:
         words.append(f"the node group wants {state.desired_size}")
     if lease.ending:
@@ -215,10 +222,12 @@ def _list_capacity_rows(status: StatusReport) -> Iterator[TextRow]:
     reservation = status.reservation
     reservation_id = status.reservation_id
     label = "block" if capacity.kind == "capacity-block" else "reserved"
+    if not reservation_id:
+        yield label, "none yet: capacity.reservation_id is not written"
+        return
     if reservation is None:
         state = UNKNOWN_TEXT if "reservation" in status.unknown else "EC2 knows none of this id"
-        waits = "none yet: capacity.reservation_id is not written"
-        yield label, f"{reservation_id}: {state}" if reservation_id else waits
+        yield label, f"{reservation_id}: {state}"
         return
     moments = {"starts": reservation.get("StartDate"), "ends": reservation.get("EndDate")}
     times = [
@@ -305,8 +314,7 @@ def _list_fleet_sentences(status: StatusReport) -> Iterator[str]:
         under_lease = ", unknown under which lease"
     if "instances" in status.unknown:
         yield "unknown whether anything runs: EC2 could not be reached"
-    ending = f"run {lease.run} is ending" if lease and lease.ending else ""
-    ending = "a stop is under way" if fleet_state.is_fenced else ending
+    ending = _describe_ending(status)
     if count and ending:
         yield f"{ending}: {format_count(count, 'instance')} alive"
     if count:
@@ -328,6 +336,16 @@ def _list_fleet_sentences(status: StatusReport) -> Iterator[str]:
         yield f"nothing runs, {lease_text} stands"
     state = "stopped" if fleet_state.is_fenced else "parked"
     yield f"{state}, nothing runs"
+
+
+def _describe_ending(status: StatusReport) -> str:
+    """Return what is under way to end the fleet; empty where nothing is."""
+    if status.fleet.is_fenced:
+        return "a stop is under way"
+    lease = status.fleet.live_lease
+    if lease and lease.ending:
+        return f"run {lease.run} is ending"
+    return ""
 
 
 def choose_next_step(status: StatusReport) -> str:
