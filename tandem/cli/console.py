@@ -96,8 +96,11 @@ def print_rows(
     console = open_console(stderr=stderr)
     for *labels, text in rows:
         label = clean_text("  ".join(labels))
-        style = STYLES.get(labels[0].strip(), "") if labels else ""
-        start = indent + (label_columns if labels else 0)
+        style = ""
+        start = indent
+        if labels:
+            style = STYLES.get(labels[0].strip(), "")
+            start += label_columns
         if labels and len(label) >= label_columns:
             console.print(Text(" " * indent + label, style=style), soft_wrap=True)
             label = ""
@@ -220,17 +223,15 @@ def _print_fault_group(group: Sequence[SpecFault], *, is_brief: bool, has_source
     first = group[0]
     word = "error" if first.severity == "refusal" else "warning"
     is_short = is_brief and word == "warning"
-    more = f" (and {len(group) - 1} more)" if is_short and len(group) > 1 else ""
-    print_message(
-        f"{word}: {first.place}: {_describe_problem(first)}{more}",
-        style=STYLES[word],
-        is_brief=is_short,
-    )
+    message = f"{word}: {first.place}: {_describe_problem(first)}"
+    if is_short and len(group) > 1:
+        message += f" (and {len(group) - 1} more)"
+    print_message(message, style=STYLES[word], is_brief=is_short)
     lines = []
     if not is_short:
         lines += [f"also     {fault.place}" for fault in group[1:]]
-    if first.allowed and not is_short:
-        lines += [f"allowed  {first.allowed}", f"change   {first.change}"]
+        if first.allowed:
+            lines += [f"allowed  {first.allowed}", f"change   {first.change}"]
     if first.rule and has_sources:
         lines.append(f"why      rule {first.rule}: {first.source}")
     for line in lines:
@@ -242,9 +243,13 @@ def _describe_problem(fault: SpecFault) -> str:
         return f"`{fault.path}` {fault.got}. {fault.change}"
     if not fault.path:
         return fault.got
-    return f"{fault.path}: {f'got {fault.got}' if fault.got else 'missing'}"
+    if not fault.got:
+        return f"{fault.path}: missing"
+    return f"{fault.path}: got {fault.got}"
 
 
 def format_count(count: int, noun: str) -> str:
     """Return `1 warning`, `2 warnings`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun}s"

@@ -160,9 +160,11 @@ class RunTimeline:
         is_announced = self.verbose or step.step in ANNOUNCED_STEPS
         if is_running and (self.console.is_terminal or not is_announced):
             return
-        is_verdict = step.step == JUDGE_STEP and step.state == "done"  # which the run's end says
-        note = "" if is_verdict and not self.verbose else step.note.rstrip(".")
-        line = f"{_format_step(step)}  {'; '.join(filter(None, (note, left)))}"
+        is_verdict = step.step == JUDGE_STEP and step.state == "done"
+        notes = [step.note.rstrip("."), left]
+        if is_verdict and not self.verbose:  # the run's end says it
+            notes = [left]
+        line = f"{_format_step(step)}  {'; '.join(filter(None, notes))}"
         version: tuple[Any, ...] = (step.state,)
         if self.verbose:
             version = (step.state, step.attempts, step.note)
@@ -206,15 +208,13 @@ class RunTimeline:
         command = _describe_next(self.client, record)
         report_url = locate_report(self.client, record, self.steps)
         if self.as_json:
-            figures = {
-                "node_minutes": round(record.node_s / 60, 2),
-                "usd": count_usd(self.client, record),
-            }
-            document = msgspec.to_builtins(record) | {
-                "steps": msgspec.to_builtins(self.steps),
-                **figures,
-            }
-            print_json(document | {"report": report_url or None, "next": command}, code)
+            document = msgspec.to_builtins(record)
+            document["steps"] = msgspec.to_builtins(self.steps)
+            document["node_minutes"] = round(record.node_s / 60, 2)
+            document["usd"] = count_usd(self.client, record)
+            document["report"] = report_url or None
+            document["next"] = command
+            print_json(document, code)
         else:
             print_rows(self._list_conclusion_rows(record))
             if report_url:
@@ -228,20 +228,18 @@ class RunTimeline:
             now = ", ".join(filter(None, self._describe_now()))
         yield record.state, "; ".join(filter(None, (record.verdict, record.reason, now)))
         capacity = self.client.environment.capacity
-        # a resumed run's plan has only what was left
-        estimate = None if record.resumes else self.estimate
-        planned = f"; the plan had {estimate.node_minutes:.0f}" if estimate else ""
         if record.node_s:
-            paid = "; the capacity is paid already" if capacity.needs_reservation else ""
-            share = (
-                f"{record.used_node_s / record.node_s:.0%} compiled or measured (goal:"
-                f" {GOAL_SHARE:.0%})"
-            )
-            price = (
-                f"{count_usd(self.client, record):,.2f} USD at {capacity.usd_per_hour:.2f} USD an"
-                f" hour{paid}"
-            )
-            yield "cost", f"{record.node_s / 60:.0f} node-minutes, {price}; {share}{planned}"
+            usd = count_usd(self.client, record)
+            price = f"{usd:,.2f} USD at {capacity.usd_per_hour:.2f} USD an hour"
+            parts = [f"{record.node_s / 60:.0f} node-minutes, {price}"]
+            if capacity.needs_reservation:
+                parts.append("the capacity is paid already")
+            share = record.used_node_s / record.node_s
+            parts.append(f"{share:.0%} compiled or measured (goal: {GOAL_SHARE:.0%})")
+            # a resumed run's plan has only what was left
+            if self.estimate and not record.resumes:
+                parts.append(f"the plan had {self.estimate.node_minutes:.0f}")
+            yield "cost", "; ".join(parts)
         for lease in record.leases:
             if lease.doubt:
                 yield (
@@ -257,9 +255,11 @@ def _format_step(step: StepRecord) -> str:
     """Return when a step ended or began, its name, its state and its time."""
     start = datetime.fromisoformat(step.started_at)
     moment = datetime.fromisoformat(step.ended_at or step.started_at)
-    is_running = step.state == "running"
-    state = "begins" if is_running else step.state
-    span = "" if is_running else format_span(moment - start)
+    state = "begins"
+    span = ""
+    if step.state != "running":
+        state = step.state
+        span = format_span(moment - start)
     width = PAIR_STEP_WIDTH if step.step.startswith(PAIR_STEP) else STEP_WIDTH
     return f"{moment:%H:%M:%S}  {step.step:<{width}} {state:<8}{span:>11}"
 
@@ -271,11 +271,10 @@ def count_usd(client: RunClient, record: RunRecord) -> float:
 
 def describe_return(client: RunClient, run: str) -> str:
     """Return how somebody who does not follow comes back to a run, and how it is cancelled."""
-    commands = [
-        build_tandem_command(f"runs {verb} {run}", client.environment.name)
-        for verb in ("follow", "cancel")
-    ]
-    return f"come back: {commands[0]}; cancel: {commands[1]}"
+    name = client.environment.name
+    follow = build_tandem_command(f"runs follow {run}", name)
+    cancel = build_tandem_command(f"runs cancel {run}", name)
+    return f"come back: {follow}; cancel: {cancel}"
 
 
 def locate_report(client: RunClient, record: RunRecord, steps: Sequence[StepRecord]) -> str:

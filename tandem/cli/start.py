@@ -261,9 +261,11 @@ def _list_result_rows(plan: StartPlan, raise_report: RaiseReport) -> Iterator[Te
     """Yield what was done and what comes next."""
     name = plan.environment.name
     lease = raise_report.lease
-    prefix = "was raised before; " if raise_report.was_present else ""
     instances = format_count(lease.nodes, "instance")
-    yield "raised", f"{prefix}EKS wants {instances}; a node joins some minutes later"
+    raise_text = f"EKS wants {instances}; a node joins some minutes later"
+    if raise_report.was_present:
+        raise_text = f"was raised before; {raise_text}"
+    yield "raised", raise_text
     yield "run", f"{lease.run}, deadline {format_moment(lease.deadline, plan.now)}; it is final"
     if lease.unarmed:
         yield "unarmed", f"accepted, and written into the lease: {', '.join(lease.unarmed)}"

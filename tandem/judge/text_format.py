@@ -229,7 +229,9 @@ def format_sentence(text: str) -> str:
 
 def count_things(count: int, noun: str) -> str:
     """Return a count with its noun: `1 round`, `2 rounds`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun}s"
 
 
 def format_percent(share: float | None) -> str:
