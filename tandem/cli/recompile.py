@@ -384,15 +384,13 @@ def _sum_known(values: Sequence[float | None]) -> float | None:
 def _format_bill(bill: Mapping[str, Any]) -> str:
     if not bill["artifacts"]:
         return "nothing to compile"
-    graphs = ""
+    text = format_count(bill["artifacts"], "artifact")
     if bill["graphs"]:
-        graphs = f" ({format_count(bill['graphs'], 'graph')})"
-    cost = (
-        "no price is declared"
-        if bill["most_usd"] is None
-        else f"at most {bill['most_usd']:.2f} USD"
-    )
-    return f"{format_count(bill['artifacts'], 'artifact')}{graphs} to compile, {cost}"
+        text += f" ({format_count(bill['graphs'], 'graph')})"
+    cost = "no price is declared"
+    if bill["most_usd"] is not None:
+        cost = f"at most {bill['most_usd']:.2f} USD"
+    return f"{text} to compile, {cost}"
 
 
 def _print_change(change: VariantChange) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from tandem.declarations.catalogue import Catalogue
@@ -322,12 +323,8 @@ def _compare_settings(
 def pair_flags(command: ServerCommand) -> dict[str, str]:
     """Return each flag with its value, `on` for a switch; the bare model first."""
     flags = {}
-    arguments = list(command.arguments)
-    for index, argument in enumerate(arguments):
+    for argument, value in pairwise([*command.arguments, "--"]):
         if argument.startswith("--"):
-            value = "--"
-            if index + 1 < len(arguments):
-                value = arguments[index + 1]
             flags[argument] = "on" if value.startswith("--") else value
     return flags
 

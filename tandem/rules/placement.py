@@ -258,9 +258,7 @@ def _find_device_memory_shortage(context: HostingContext) -> Iterable[RuleFindin
     present_bytes = serving.devices * per_device
     if figure.value is not None and needed_bytes > present_bytes:
         counts = context.instance.device_counts.value
-        larger = min(
-            (count for count in counts if count * per_device >= needed_bytes), default=None
-        )
+        larger_counts = [count for count in counts if count * per_device >= needed_bytes]
         got = (
             f"{context.experiment.name!r}, whose weights and KV cache take"
             f" {needed_bytes / GIB:.0f} GiB"
@@ -268,8 +266,9 @@ def _find_device_memory_shortage(context: HostingContext) -> Iterable[RuleFindin
         legal = (
             f"at most {present_bytes // GIB} GiB: {serving.devices} devices of {figure.value} GiB"
         )
-        claim = f"write devices: {larger} in the experiment, or " if larger else ""
-        change = f"{claim}lower max_num_seqs or max_model_len"
+        change = "lower max_num_seqs or max_model_len"
+        if larger_counts:
+            change = f"write devices: {min(larger_counts)} in the experiment, or {change}"
         yield RuleFinding(context.path, got, legal, change, figure)
 
 
@@ -282,9 +281,8 @@ def _find_system_node_shortage(context: EnvironmentContext) -> Iterable[RuleFind
     if instance is None:
         return
     requests = [sum_job_requests(experiment) for experiment in context.experiments]
-    cpu_m, memory_mib = (
-        (sum(column) for column in zip(*requests, strict=True)) if requests else (0, 0)
-    )
+    cpu_m = sum(cpu for cpu, _ in requests)
+    memory_mib = sum(memory for _, memory in requests)
     for needs, figure, node_reserve, cluster_reserve, unit in (
         (cpu_m, instance.allocatable_cpu_m, SYSTEM_NODE_CPU_M, CONTROLLERS_CPU_M, "m of CPU"),
         (

@@ -252,9 +252,9 @@ def describe_waiting(work: StepWork, pods: list[Object]) -> str:
         if row["type"] == "PodScheduled" and row["status"] != "True" and row.get("reason")
     ]
     words = next(map(_join_reason, [*waiting, *unscheduled]), "")
-    taints = ""
-    if "untolerated taint" in words:
-        taints = describe_taints(list_fleet_nodes(work))
+    if "untolerated taint" not in words:
+        return words
+    taints = describe_taints(list_fleet_nodes(work))
     return f"{taints}: {words}" if taints else words
 
 

@@ -196,7 +196,7 @@ def restart_servers(work: StepWork) -> StepProgress:
         ExternalError: Kubernetes failed.
     """
     work.restart_clock()
-    if not work.result.get("phase") or work.result["phase"] == "again":
+    if work.result.get("phase", "again") == "again":
         return _begin_restart(work)
     uids = set(work.result["uids"])
     leaving = [arm for arm in work.arms if uids & _list_uids(work, arm)]
