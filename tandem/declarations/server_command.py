@@ -98,12 +98,16 @@ def neuron_settings(
 ) -> dict[str, object]:
     """Return the Neuron settings of the server, before they are nested and spelt as JSON."""
     serving = experiment.serving
-    tuning = experiment.serving.tuning.model_dump()
+    tuning = serving.tuning.model_dump()
     json_keys = [name for name in spelling.tuning_keys if name not in spelling.tuning_flags]
-    return {
+    settings = {
         **spelling.constant_neuron_config,
         "on_device_sampling_config": spelling.greedy_sampling,
-        **({spelling.async_key: serving.async_mode} if spelling.async_key else {}),
+    }
+    if spelling.async_key:
+        settings[spelling.async_key] = serving.async_mode
+    return {
+        **settings,
         **spelling.tuning_defaults,
         **{name: tuning[name] for name in json_keys if tuning[name] not in (None, ())},
         **spelling.speculation_neuron_config.get(variant.mode, {}),
