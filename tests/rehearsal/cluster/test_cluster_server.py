@@ -91,20 +91,6 @@ def test_what_is_not_served_is_a_status(conversation, method, path, body, expect
     assert (status, answer["kind"], answer["reason"]) == (expected[0], "Status", expected[1])
 
 
-def test_a_merge_patch_is_taken(conversation):
-    conversation.store.create_object("jobs", "post", JOB)
-    headers = {"Content-Type": "application/merge-patch+json"}
-    assert conversation.ask("PATCH", f"{JOBS}/compile", {"spec": {"suspend": True}}, **headers)[1][
-        "spec"
-    ]["suspend"]
-
-
-def test_another_patch_is_refused(conversation):
-    conversation.store.create_object("jobs", "post", JOB)
-    headers = {"Content-Type": "application/strategic-merge-patch+json"}
-    assert conversation.ask("PATCH", f"{JOBS}/compile", {}, **headers)[0] == 415
-
-
 POD = "/api/v1/namespaces/post/pods/pod"
 
 
@@ -120,22 +106,6 @@ def test_a_jobs_deletion_that_says_nothing_leaves_its_pods(conversation):
     own_pod(conversation)
     conversation.ask("DELETE", f"{JOBS}/compile")
     assert conversation.store.get_object("pods", "post", "pod")["metadata"]["ownerReferences"] == []
-
-
-def test_a_deletion_in_the_background_leaves_the_owner_to_the_collection(conversation):
-    job = own_pod(conversation)
-    conversation.ask("DELETE", f"{JOBS}/compile", {"propagationPolicy": "Background"})
-    (owner,) = conversation.store.get_object("pods", "post", "pod")["metadata"]["ownerReferences"]
-    assert owner["uid"] == job["metadata"]["uid"]
-
-
-@pytest.mark.parametrize(("replicas", "spec"), [(0, {}), (1, {"replicas": 1})])
-def test_a_scale_leaves_zero_out(conversation, replicas, spec):
-    body = {"metadata": {"name": "server"}, "spec": {"replicas": 3}}
-    conversation.store.create_object("deployments", "post", body)
-    headers = {"Content-Type": "application/merge-patch+json"}
-    status, answer = conversation.ask("PATCH", SCALE, {"spec": {"replicas": replicas}}, **headers)
-    assert (status, answer["kind"], answer["spec"]) == (200, "Scale", spec)
 
 
 def add_logged_pod(conversation: Conversation, state: dict[str, Any], **row) -> None:
@@ -173,32 +143,11 @@ def test_log_of_a_waiting_container_is_refused(conversation):
     assert (status, answer["reason"], answer["message"]) == (400, "BadRequest", words)
 
 
-def test_log_of_a_pod_whose_node_is_gone_is_not_found(conversation):
-    add_logged_pod(conversation, {"running": {}})
-    conversation.store.remove_object("nodes", "", "node")
-    status, answer = conversation.ask("GET", f"{POD}/log")
-    assert (status, answer["message"]) == (404, 'pods "node" not found')
-
-
 def test_log_of_a_dead_kubelet_is_an_error(conversation):
     add_logged_pod(conversation, {"running": {}})
     conversation.server._has_kubelet = lambda _: False
     status, answer = conversation.ask("GET", f"{POD}/log")
     assert (status, "containerLogs/post/pod/main" in answer["message"]) == (500, True)
-
-
-@pytest.mark.parametrize(
-    ("boxes", "query", "words"),
-    [
-        (["a", "b"], "", "a container name must be specified for pod pod, choose one of: [a b]"),
-        (["a"], "?container=c", "container c is not valid for pod pod"),
-    ],
-)
-def test_log_without_a_container_is_refused(conversation, boxes, query, words):
-    spec = {"containers": [{"name": name} for name in boxes]}
-    conversation.store.create_object("pods", "post", {"metadata": {"name": "pod"}, "spec": spec})
-    status, answer = conversation.ask("GET", f"{POD}/log{query}")
-    assert (status, answer["message"]) == (400, words)
 
 
 @pytest.mark.parametrize(
@@ -216,18 +165,6 @@ def test_a_user_may_what_his_rules_say(method, path, status):
     conversation = Conversation(secret=RUNNER)
     body = JOB if method == "POST" else None
     assert conversation.ask(method, path, body, Authorization="Bearer secret")[0] == status
-
-
-def test_a_refusal_names_user_verb_and_resource():
-    _, answer = Conversation(secret=RUNNER).ask("GET", JOBS, Authorization="Bearer secret")
-    refusal = (
-        f'jobs is forbidden: User "{RUNNER.name}" cannot list resource "jobs" in API group "batch" '
-    )
-    assert answer["message"] == refusal + 'in the namespace "post"'
-
-
-def test_an_unknown_token_is_unauthorized():
-    assert Conversation(secret=RUNNER).ask("GET", JOBS)[0] == 401
 
 
 def test_a_fault_answers_as_often_as_ordered(conversation):

@@ -46,42 +46,10 @@ def test_a_name_that_is_taken_is_refused(store):
     assert refuse(store.create_object, "jobs", "post", build_job()) == (409, "AlreadyExists")
 
 
-@pytest.mark.parametrize(
-    ("body", "refusal"),
-    [
-        (build_job("Compile"), (422, "Invalid")),
-        (build_job(namespace="other"), (400, "BadRequest")),
-        (build_job() | {"kind": "Pod"}, (400, "BadRequest")),
-    ],
-    ids=["name", "namespace", "kind"],
-)
-def test_an_object_that_is_not_what_its_path_says_is_refused(store, body, refusal):
-    assert refuse(store.create_object, "jobs", "post", body) == refusal
-
-
 def test_an_older_version_is_a_conflict(store):
     old = store.create_object("jobs", "post", build_job())
     store.patch_object("jobs", "post", "compile", {"metadata": {"labels": {"a": "b"}}})
     assert refuse(store.replace_object, "jobs", "post", "compile", old) == (409, "Conflict")
-
-
-def test_unchanged_content_keeps_its_version(store):
-    old = store.create_object("jobs", "post", build_job())
-    assert store.replace_object("jobs", "post", "compile", old) == old
-
-
-def test_a_changed_spec_is_the_next_generation(store):
-    store.create_object("jobs", "post", build_job())
-    job = store.patch_object("jobs", "post", "compile", {"spec": {"suspend": True}})
-    assert job["metadata"]["generation"] == 2
-
-
-def test_a_changed_status_is_the_same_generation(store):
-    store.create_object("jobs", "post", build_job())
-    job = store.patch_object(
-        "jobs", "post", "compile", {"status": {"active": 1}}, subresource="status"
-    )
-    assert (job["metadata"]["generation"], job["status"]) == (1, {"active": 1})
 
 
 def test_a_status_is_changed_by_its_subresource_alone(store):
@@ -117,13 +85,6 @@ def test_ended_pod_is_removed_at_once(store, phase):
     add_pod(store, phase)
     store.delete_object("pods", "post", "server")
     assert store.list_objects("pods") == []
-
-
-def test_second_deletion_does_not_lengthen_the_grace(store):
-    add_pod(store)
-    store.delete_object("pods", "post", "server", grace_s=5)
-    store.delete_object("pods", "post", "server", grace_s=60)
-    assert store.get_object("pods", "post", "server")["metadata"]["deletionGracePeriodSeconds"] == 5
 
 
 def test_finalizer_keeps_a_removed_pod_until_it_goes(store):

@@ -101,18 +101,6 @@ def test_a_job_that_succeeds_is_complete(cluster):
     assert (cluster.job["succeeded"], cluster.job["startTime"]) == (1, "2026-11-24T12:00:00Z")
 
 
-def test_a_job_retries_after_ten_then_twenty_seconds(cluster):
-    cluster.scripts = [PodScript(run_s=1, exit_code=1)]
-    cluster.add_job()
-    cluster.run()
-    counts = []
-    for _ in range(40):
-        counts.append(len(cluster.pods))
-        cluster.run(1)
-    starts = [counts.index(number) for number in (1, 2, 3)]
-    assert (starts[1] - starts[0], starts[2] - starts[1]) == (11, 21)
-
-
 def test_a_job_fails_past_its_backoff_limit(cluster):
     cluster.scripts = [PodScript(run_s=1, exit_code=1)]
     cluster.add_job(backoffLimit=1)
@@ -124,13 +112,6 @@ def test_a_job_fails_past_its_backoff_limit(cluster):
     assert (cluster.job["failed"], len(cluster.pods)) == (2, 2)
 
 
-def test_container_restarts_count_against_the_limit(cluster):
-    cluster.scripts = [PodScript(run_s=1, exit_code=1)]
-    cluster.add_job(restart="OnFailure", backoffLimit=2)
-    cluster.run(30)
-    assert cluster.list_conditions()[-1] == ("Failed", "BackoffLimitExceeded")
-
-
 def test_a_job_past_its_deadline_stops_its_pod_first(cluster):
     cluster.scripts = [PodScript(stop_s=5)]
     cluster.add_job(activeDeadlineSeconds=10)
@@ -139,23 +120,6 @@ def test_a_job_past_its_deadline_stops_its_pod_first(cluster):
     cluster.run(5)
     assert cluster.list_conditions()[-1] == ("Failed", "DeadlineExceeded")
     assert (cluster.pods, cluster.job["failed"]) == ([], 1)
-
-
-def test_a_suspended_job_has_no_pod(cluster):
-    cluster.add_job(suspend=True)
-    cluster.run(1)
-    assert cluster.pods == []
-
-
-def test_a_deleted_pod_counts_as_failed_and_is_replaced(cluster):
-    cluster.add_job()
-    cluster.run()
-    name = cluster.pods[0]["metadata"]["name"]
-    cluster.store.delete_object("pods", "post", name)
-    cluster.run(11)
-    assert cluster.job["failed"] == 1
-    assert [pod["metadata"]["name"] for pod in cluster.pods] != [name]
-    assert len(cluster.pods) == 1
 
 
 def test_end_of_a_job_has_a_name_some_time_before(cluster):
@@ -204,29 +168,6 @@ def test_a_finished_job_goes_after_its_time(cluster):
     assert cluster.list_conditions()[-1][0] == "Complete"
     cluster.run(1)
     assert (cluster.store.list_objects("jobs"), cluster.pods) == ([], [])
-
-
-def test_pods_of_a_deleted_job_go(cluster):
-    cluster.add_job()
-    cluster.run()
-    cluster.store.delete_object("jobs", "post", "compile")
-    cluster.run(1)
-    assert cluster.pods == []
-
-
-def test_replicas_default_to_one(cluster):
-    cluster.add_deployment()
-    cluster.run()
-    assert len(cluster.pods) == 1
-
-
-def test_scaling_to_zero_stops_all(cluster):
-    cluster.add_deployment(replicas=3)
-    cluster.run()
-    assert len(cluster.pods) == 3
-    cluster.store.patch_object("deployments", "post", "server", {"spec": {"replicas": 0}})
-    cluster.run()
-    assert cluster.pods == []
 
 
 def test_the_new_pod_waits_until_the_old_one_is_gone(cluster):

@@ -97,12 +97,6 @@ def test_grace_is_a_knob():
     assert world.find_condition(world.node, "Ready")["status"] == "Unknown"
 
 
-def test_pods_of_a_lost_node_run_and_are_ready_until_the_grace_is_over(world):
-    world.cluster.lose_node("old")
-    world.wait(49)
-    assert world.pods == [world.first]
-
-
 def test_pods_of_a_silent_node_still_run_but_are_not_ready(world):
     world.cluster.lose_node("old")
     world.wait(50)
@@ -112,12 +106,6 @@ def test_pods_of_a_silent_node_still_run_but_are_not_ready(world):
         "False",
     )
     assert world.find_condition(pod, "ContainersReady")["status"] == "True"
-
-
-def test_silent_node_is_tainted_as_unreachable(world):
-    world.cluster.lose_node("old")
-    world.wait(50)
-    assert world.list_taints() == [(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]
 
 
 def test_dead_kubelet_starts_and_stops_nothing(world):
@@ -151,18 +139,6 @@ def test_pods_of_a_gone_node_are_removed_by_force():
     assert successor["status"]["phase"] == "Pending"
 
 
-def test_job_counts_the_pod_of_a_gone_node_as_failed(world):
-    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main"}]}}
-    spec = {"template": template, "podReplacementPolicy": "Failed"}
-    world.store.create_object("jobs", "post", {"metadata": {"name": "compile"}, "spec": spec})
-    world.wait(1)
-    world.cluster.lose_node("old")
-    world.wait(114)
-    assert "failed" not in world.store.get_object("jobs", "post", "compile")["status"]
-    world.wait(1)
-    assert world.store.get_object("jobs", "post", "compile")["status"]["failed"] == 1
-
-
 def test_node_whose_instance_lives_stays_and_its_pods_are_evicted(world):
     world.cluster.lose_node("old", is_terminated=False)
     world.wait(50 + 299)
@@ -184,29 +160,6 @@ def test_pod_that_tolerates_for_ever_is_not_evicted():
         for rows in ([toleration], [], [toleration | {"tolerationSeconds": 7}])
     ]
     assert limits == [None, 0, 7]
-
-
-def test_new_machine_of_the_same_name_has_a_kubelet(world):
-    world.cluster.lose_node("old")
-    world.wait(120)
-    world.add_node("old")
-    world.wait(2)
-    assert world.cluster.has_kubelet("old")
-    assert [pod["status"]["phase"] for pod in world.pods] == ["Running"]
-
-
-def test_deleted_pods_successor_stands_beside_it_at_once(world):
-    world.store.delete_object("pods", "post", world.first["metadata"]["name"])
-    world.cluster.settle()
-    assert len(world.pods) == 2
-    assert "deletionTimestamp" in world.find_first()["metadata"]
-
-
-def test_drain_cordons_the_node(world):
-    world.cluster.drain_node("old")
-    world.cluster.settle()
-    assert world.node["spec"]["unschedulable"] is True
-    assert world.list_taints() == [("node.kubernetes.io/unschedulable", "NoSchedule")]
 
 
 def test_drained_pod_goes_with_its_grace_and_its_successor_waits(world):

@@ -63,20 +63,6 @@ def test_the_exit_code_decides_the_phase(clock, exit_code, phase):
     assert (state.phase, state.exit_code, state.restarts) == (phase, exit_code, 0)
 
 
-def test_an_end_is_dated_by_the_script_not_by_the_look(clock):
-    assert run_script(clock, PodScript(run_s=10), 500, "Never").finished_at == START + timedelta(
-        seconds=10
-    )
-
-
-def test_a_later_restart_waits_in_crash_loop_backoff(clock):
-    states = [run_script(clock, PodScript(run_s=100, exit_code=1), moment) for moment in (205, 211)]
-    assert [(state.restarts, state.waiting_reason) for state in states] == [
-        (1, "CrashLoopBackOff"),
-        (2, ""),
-    ]
-
-
 def test_backoff_doubles_to_five_minutes(clock):
     script = PodScript(run_s=1, exit_code=1)
     states = [run_script(clock, script, moment + 0.5) for moment in range(1300)]
@@ -106,11 +92,3 @@ def test_stopping_takes_its_time_up_to_the_grace_period(clock, grace_s, gone_aft
     assert not pods.stop_pod(pod)
     clock.set(gone_after_s)
     assert pods.stop_pod(pod)
-
-
-def test_a_long_run_resets_the_backoff(clock):
-    states = [
-        run_script(clock, PodScript(run_s=600, exit_code=1), moment)
-        for moment in (600, 1209, 1211, 1811)
-    ]
-    assert [state.waiting_reason for state in states] == [""] * 4

@@ -131,13 +131,6 @@ def test_init_containers_run_one_after_another_and_first(live):
     assert log.read_text() == "abc"
 
 
-def test_a_program_that_is_not_there_ends_its_container(live, monkeypatch):
-    monkeypatch.setattr(sys, "executable", "no-such-program")
-    live.start("pass")
-    status = live.until(is_over)
-    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 127
-
-
 def test_last_words_are_the_message_where_the_policy_asks(live):
     words = {"args": ["-c", "raise SystemExit('why')"]}
     live.start(words, {**words, "terminationMessagePolicy": "FallbackToLogsOnError"})
@@ -186,13 +179,6 @@ def test_variables_come_from_the_pod_and_from_config_maps(live):
     live.until(is_over)
     uid = live.store.get_object("pods", "post", "pod")["metadata"]["uid"]
     assert json.loads(live.log()) == ["stage-1", uid, "of the map", "stage-1-$(MISSING)", "stage-1"]
-
-
-def test_a_config_map_that_is_missing_keeps_the_pod_waiting(live):
-    live.start("pass", volumes=[{"name": "specs", "configMap": {"name": "specs"}}])
-    status = live.until(lambda row: "containerStatuses" in row)
-    waiting = status["containerStatuses"][0]["state"]["waiting"]["reason"]
-    assert (status["phase"], waiting) == ("Pending", "CreateContainerConfigError")
 
 
 def add_service(live: LiveCluster) -> int:
@@ -290,18 +276,6 @@ def wait_gone(live: LiveCluster) -> None:
     raise AssertionError(live.status)
 
 
-def test_a_killed_container_has_the_signal_in_its_code(live):
-    live.start(SLEEP)
-    live.until(
-        lambda row: (
-            row.get("phase") == "Running" and "running" in row["containerStatuses"][0]["state"]
-        )
-    )
-    assert live.pods.kill_containers(live.store.get_object("pods", "post", "pod"))
-    status = live.until(is_over)
-    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
-
-
 def test_a_process_that_has_ended_is_never_signalled_again(live, monkeypatch):
     live.start("pass")
     live.until(is_over)
@@ -379,17 +353,6 @@ def test_a_process_ends_with_whoever_started_the_cluster_even_by_a_kill(tmp_path
     ]
     process_id = int(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
     wait_ended(process_id)
-
-
-def test_the_log_is_of_the_last_run(live):
-    program = (
-        "import pathlib; p = pathlib.Path('/work/n'); p.open('a').write('x'); print(p.read_text())"
-    )
-    program += "; raise SystemExit(len(p.read_text()) < 2)"
-    box = {"args": ["-c", program], "volumeMounts": [{"name": "work", "mountPath": "/work"}]}
-    live.start(box, volumes=[{"name": "work", "emptyDir": {}}], policy="OnFailure")
-    live.until(is_over)
-    assert live.log() == "xx\n"
 
 
 def test_the_image_is_told_by_digest_and_the_same_reference_has_the_same(live):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from rehearsal.cluster.claims import sync_claims
-from rehearsal.cluster.scheduling import schedule_pods, sum_requests
+from rehearsal.cluster.scheduling import schedule_pods
 from rehearsal.cluster.store import ObjectStore
 
 START = datetime(2026, 11, 24, 12, tzinfo=UTC)
@@ -98,35 +98,11 @@ def read_refusal(store, name="one"):
     return store.get_object("pods", "post", name)["status"]["conditions"][0]
 
 
-def test_requests_are_the_sum_or_the_largest_init():
-    def box(cpu):
-        return {"resources": {"requests": {"cpu": cpu}}}
-
-    pod = {"spec": {"containers": [box("1"), box("2")], "initContainers": [box("500m"), box("4")]}}
-    assert sum_requests(pod) == {"cpu": 4}
-
-
-def test_the_fullest_node_that_fits_is_taken(store):
-    for name, cpu in (("a", "8"), ("b", "4"), ("c", "1")):
-        add_node(store, name, cpu=cpu)
-    add_pod(store, "one", cpu="2")
-    assert find_node(store) == "b"
-
-
 def test_pods_in_one_pass_share_what_is_left(store):
     add_node(store, "a", cpu="1500m")
     add_pod(store, "one")
     add_pod(store, "two")
     assert (find_node(store, "one"), find_node(store, "two")) == ("a", None)
-
-
-def test_an_ended_pod_leaves_its_room(store):
-    add_node(store, "a", cpu="1")
-    add_pod(store, "old")
-    find_node(store, "old")
-    store.patch_object("pods", "post", "old", {"status": {"phase": "Failed"}}, subresource="status")
-    add_pod(store, "one")
-    assert find_node(store) == "a"
 
 
 @pytest.mark.parametrize(
@@ -171,13 +147,6 @@ def test_a_pod_with_node_affinity_is_never_placed(store):
     assert find_node(store) is None
 
 
-def test_a_node_selector_holds(store):
-    add_node(store, "a")
-    add_node(store, "b", labels={"pool": "trn2"})
-    add_pod(store, "one", nodeSelector={"pool": "trn2"})
-    assert find_node(store) == "b"
-
-
 def test_no_device_is_given_twice(store):
     add_node(store, "a")
     add_slice(store, "a", 4)
@@ -212,13 +181,6 @@ def test_constrained_devices_share_the_attribute(store):
     assert list_devices(store, "one") == [4, 5, 6, 7]
 
 
-def test_too_few_devices_in_each_group_are_too_few(store):
-    add_node(store, "a")
-    add_slice(store, "a", 8)
-    add_claiming_pod(store, "one", 5, constraints=[{"matchAttribute": GROUP}])
-    assert find_node(store) is None
-
-
 @pytest.mark.parametrize(
     ("expression", "node"),
     [
@@ -233,41 +195,3 @@ def test_only_a_plain_equality_selects_devices(store, expression, node):
     add_slice(store, "a", 4)
     add_claiming_pod(store, "one", 2, selectors=[expression])
     assert find_node(store) == node
-
-
-def test_a_missing_template_is_an_event_of_the_pod(store):
-    add_node(store, "a")
-    add_pod(
-        store, "one", resourceClaims=[{"name": "neuron", "resourceClaimTemplateName": "absent"}]
-    )
-    schedule(store)
-    (event,) = store.list_objects("events")
-    assert (event["reason"], '"absent" not found' in event["message"]) == (
-        "FailedResourceClaimCreation",
-        True,
-    )
-
-
-def test_two_claims_of_a_pod_share_no_device(store):
-    add_node(store, "a")
-    add_slice(store, "a", 3)
-    add_claiming_pod(store, "other", 1)
-    names = [{"name": name, "resourceClaimTemplateName": "other"} for name in ("first", "second")]
-    add_pod(store, "one", resourceClaims=names)
-    schedule(store)
-    claims = store.list_objects("resourceclaims")
-    devices = [
-        row["device"]
-        for claim in claims
-        for row in claim["status"]["allocation"]["devices"]["results"]
-    ]
-    assert sorted(devices) == ["neuron-0", "neuron-1", "neuron-2"]
-
-
-def test_a_deleted_pod_is_not_bound(store):
-    add_node(store, "a")
-    pod = add_pod(store, "one")
-    pod["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking"]
-    store.replace_object("pods", "post", "one", pod)
-    store.delete_object("pods", "post", "one")
-    assert find_node(store) is None
