@@ -37,12 +37,3 @@ def test_rejects_a_bucket_property_that_would_be_lost(deploy, properties):
     assert any(
         "unsupported property Colour" in reason for reason in deploy(bucket(**properties)).reasons
     )
-
-
-def test_an_object_asked_to_be_encrypted_by_the_account_key_is_taken(endpoint, deploy, held):
-    stack = deploy(bucket())
-    name = held(stack.name)["Bucket"].physical_id
-    answer = endpoint.client("s3").put_object(
-        Bucket=name, Key="k", Body=b"x", ServerSideEncryption="aws:kms"
-    )
-    assert answer["SSEKMSKeyId"] == "arn:aws:kms:us-east-2:222233334444:alias/aws/s3"

@@ -100,21 +100,3 @@ def test_account_runs_no_more_builds_at_once_than_its_quota(
     wait_for_end(project, builds)
 
     assert code == "AccountLimitExceededException"
-
-
-def test_a_build_writes_the_commands_it_takes_to_its_log(endpoint, played):
-    logs = played()["logs"]
-    events = endpoint.client("logs").get_log_events(
-        logGroupName=logs["groupName"], logStreamName=logs["streamName"]
-    )
-    assert events["events"][0]["message"].startswith("Running command docker push")
-
-
-@pytest.mark.usefixtures("project")
-def test_a_tag_that_is_not_there_is_refused_as_ecr_refuses_it(endpoint, refusal):
-    code = refusal(
-        endpoint.client("ecr").describe_images,
-        repositoryName="played",
-        imageIds=[{"imageTag": "none"}],
-    )
-    assert code == "ImageNotFoundException"

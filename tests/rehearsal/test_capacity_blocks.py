@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from botocore.exceptions import ClientError
 from twin_looking import client, until
 
 from rehearsal.aws.capacity_block import BlockExtension, CapacityBlock
@@ -116,10 +115,6 @@ class Fleet:
         self.endpoint.set_fleet(replace(QUICK, clock_offset_s=offset_s))
 
 
-def test_ec2_says_state_and_end(endpoint):
-    assert Fleet(endpoint).reservation() == ("active", BLOCK.ends)
-
-
 def test_a_block_is_scheduled_before_its_start_and_launches_nothing(endpoint):
     fleet = Fleet(endpoint, replace(BLOCK, starts=NOW + timedelta(hours=1)))
     fleet.scale(1)
@@ -128,13 +123,6 @@ def test_a_block_is_scheduled_before_its_start_and_launches_nothing(endpoint):
         "DEGRADED",
         [],
     )
-
-
-def test_an_unknown_reservation_is_refused_as_ec2_refuses_it(endpoint):
-    with pytest.raises(ClientError, match=r"InvalidCapacityReservationId\.NotFound"):
-        client(endpoint, "ec2").describe_capacity_reservations(
-            CapacityReservationIds=["cr-ffffffffffffffff0"]
-        )
 
 
 @pytest.mark.parametrize(

@@ -24,16 +24,3 @@ def test_each_command_synthesizes_into_a_folder_of_its_own(tmp_path, monkeypatch
     folders = [words[words.index("--output") + 1] for words in calls]
     assert [folder for folder in folders if not folder.startswith(str(tmp_path))] == []
     assert str(REPOSITORY / "cdk.out") not in folders
-
-
-def test_bootstrapping_synthesizes_nothing(tmp_path, monkeypatch):
-    calls = {}
-    monkeypatch.setattr(
-        CdkCli, "run", lambda _, *words, folder: calls.update(words=words, folder=folder) or ""
-    )
-    here = SimpleNamespace(account="222233334444", region="us-east-2")
-
-    CdkCli(endpoint=here, sandbox=None, work_folder=tmp_path).bootstrap("tandem")
-
-    assert "--app" not in calls["words"]
-    assert not (calls["folder"] / "cdk.json").exists()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from twin_resources import ROLE, cluster, launch_template, nodegroup
+from twin_resources import cluster, launch_template, nodegroup
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
@@ -29,11 +29,6 @@ def test_rejects_the_deletion_of_a_cluster_with_node_groups(endpoint, deploy, re
         refusal(endpoint.client("eks").delete_cluster, name="with-nodes")
         == "ResourceInUseException"
     )
-
-
-def test_rejects_a_cluster_property_that_eks_does_not_know(deploy):
-    reasons = deploy(cluster("odd", Colour="blue")).reasons
-    assert "Encountered unsupported property Colour in AWS::EKS::Cluster" in reasons
 
 
 def test_labels_are_added_and_removed(endpoint, deploy):
@@ -68,14 +63,6 @@ def test_a_node_group_follows_its_launch_template(endpoint, deploy):
     )
 
 
-def test_rejects_a_capacity_block_without_a_launch_template(deploy):
-    reasons = deploy(nodegroup("no-template", CapacityType="CAPACITY_BLOCK")).reasons
-    assert any(
-        "A launch template is required for capacity type CAPACITY_BLOCK" in reason
-        for reason in reasons
-    )
-
-
 @pytest.mark.parametrize(
     "changed",
     [
@@ -105,54 +92,6 @@ def test_an_addon_is_updated_in_place(deploy, held, changed):
     deploy(addon(**changed), stack.name, update=True)
 
     assert (held(stack.name)["Addon"].differences, held(stack.name)["Addon"].physical_id) == (
-        (),
-        first,
-    )
-
-
-def test_an_access_entry_loses_the_policies_that_its_template_drops(deploy, held):
-    view = {
-        "PolicyArn": "arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy",
-        "AccessScope": {"Type": "cluster"},
-    }
-    edit = {**view, "PolicyArn": "arn:aws:eks::aws:cluster-access-policy/AmazonEKSEditPolicy"}
-
-    def entry(*policies):
-        properties = {
-            "ClusterName": {"Ref": "Cluster"},
-            "PrincipalArn": "arn:aws:iam::222233334444:role/R",
-            "AccessPolicies": list(policies),
-        }
-        return {
-            **cluster("entries"),
-            "Entry": {"Type": "AWS::EKS::AccessEntry", "Properties": properties},
-        }
-
-    stack = deploy(entry(view, edit))
-    deploy(entry(view), stack.name, update=True)
-
-    assert held(stack.name)["Entry"].differences == ()
-
-
-def test_a_pod_identity_takes_another_role_in_place(deploy, held):
-    def identity(role):
-        properties = {
-            "ClusterName": {"Ref": "Cluster"},
-            "Namespace": "n",
-            "ServiceAccount": "s",
-            "RoleArn": {"Fn::GetAtt": [role, "Arn"]},
-        }
-        return {
-            **cluster("identities"),
-            "Other": ROLE["Role"],
-            "Identity": {"Type": "AWS::EKS::PodIdentityAssociation", "Properties": properties},
-        }
-
-    stack = deploy(identity("Role"))
-    first = held(stack.name)["Identity"].physical_id
-    deploy(identity("Other"), stack.name, update=True)
-
-    assert (held(stack.name)["Identity"].differences, held(stack.name)["Identity"].physical_id) == (
         (),
         first,
     )

@@ -10,11 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-import boto3
 import pytest
 
 from rehearsal.aws import endpoint as module
-from rehearsal.aws.__main__ import _build_parser, _select_location, main
+from rehearsal.aws.__main__ import _build_parser, _select_location
 from rehearsal.aws.endpoint import PROXY_VARIABLES, AwsEndpoint, is_listening, list_exports
 from rehearsal.aws.installation import EndpointError, ensure_python
 
@@ -87,19 +86,6 @@ def test_it_ends_and_tidies_up_when_its_starter_is_killed():
     assert not Path(work).exists()
 
 
-def test_an_endpoint_in_the_foreground_prints_exports_and_ends_at_an_interrupt(monkeypatch, capsys):
-    monkeypatch.setattr(AwsEndpoint, "start", lambda self: self)
-
-    def interrupt(_: AwsEndpoint) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(AwsEndpoint, "wait", interrupt)
-    assert main(["start", "--account", "333344445555", "--port", "4566"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("local AWS endpoint of account 333344445555")
-    assert "export AWS_ENDPOINT_URL=http://127.0.0.1:4566" in lines
-
-
 def test_clients_are_told_of_no_other_endpoint_or_credential(endpoint, tmp_path):
     variables = endpoint.client_environment(tmp_path)
     assert {variables["AWS_ENDPOINT_URL"], variables["AWS_ENDPOINT_URL_S3"]} == {endpoint.url}
@@ -131,18 +117,6 @@ def test_a_failed_installation_is_not_taken_for_one(tmp_path, monkeypatch):
         ensure_python(directory, lambda _: None)
 
     assert not (directory / "requirements.sha256").exists()
-
-
-def test_a_key_that_is_no_account_is_of_the_endpoints(endpoint):
-    client = boto3.client(
-        "sts",
-        endpoint_url=endpoint.url,
-        region_name="us-east-2",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",  # noqa: S106 - any will do
-    )
-
-    assert client.get_caller_identity()["Account"] == endpoint.account
 
 
 def test_the_exports_make_a_shell_speak_to_the_endpoint(endpoint):

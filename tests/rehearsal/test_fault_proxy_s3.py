@@ -15,7 +15,6 @@ from doubles.fault_proxy.rules import THROTTLING_FAULT, FaultRule
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
 MIB = 1 << 20
-PART = 8 * MIB
 
 
 @pytest.fixture(scope="module")

@@ -67,11 +67,6 @@ def allowed(action, resource, **condition):
     }
 
 
-def test_a_call_about_a_node_group_is_allowed_by_its_arn(fleet):
-    somebody = create_principal(fleet.endpoint, allowed("eks:*", fleet.arn)).client("eks")
-    assert somebody.describe_nodegroup(**fleet.identity)["nodegroup"]
-
-
 @pytest.mark.parametrize("resource", ["cluster/{name}", "nodegroup/{name}/other/*"])
 def test_rejects_a_call_about_another_node_group_than_the_policy_names(fleet, refusal, resource):
     arn = f"arn:aws:eks:us-east-2:{fleet.endpoint.account}:{resource.format(name=fleet.name)}"
@@ -132,53 +127,3 @@ def test_rejects_a_termination_of_several_where_one_is_not_the_caller_s(fleet, r
     code = refusal(somebody.terminate_instances, InstanceIds=[instance, stranger])
 
     assert (code, fleet.instances()) == ("UnauthorizedOperation", [instance])
-
-
-def schedule(endpoint, group):
-    """Somebody who may see the schedules of this group, asked for one of the group `ours`."""
-    scheduler = client(endpoint, "scheduler")
-    name = f"group-{next(_NUMBER)}"
-    scheduler.create_schedule_group(Name=name)
-    arn = f"arn:aws:scheduler:us-east-2:{endpoint.account}:schedule/{group or name}/*"
-    somebody = create_principal(endpoint, allowed("scheduler:GetSchedule", arn)).client("scheduler")
-    return somebody.get_schedule(GroupName=name, Name="none")
-
-
-@pytest.mark.parametrize(
-    ("group", "code"), [("", "ResourceNotFoundException"), ("default", DENIED)]
-)
-def test_a_schedule_is_allowed_by_its_own_group(enforcing, refusal, group, code):
-    assert refusal(schedule, endpoint=enforcing, group=group) == code
-
-
-@pytest.mark.parametrize(("budget", "code"), [("mine", "NotFoundException"), ("another", DENIED)])
-def test_a_budget_is_allowed_by_its_arn_and_the_action_that_aws_names(
-    enforcing, refusal, budget, code
-):
-    arn = f"arn:aws:budgets::{enforcing.account}:budget/{budget}"
-    somebody = create_principal(enforcing, allowed("budgets:ViewBudget", arn)).client("budgets")
-    for call in (somebody.describe_budget, somebody.describe_notifications_for_budget):
-        assert refusal(call, AccountId=enforcing.account, BudgetName="mine") == code
-
-
-@pytest.mark.parametrize(
-    ("service", "arn", "call"),
-    [
-        (
-            "budgets",
-            "arn:aws:budgets::{account}:budget/*",
-            lambda one, account: one.describe_budgets(AccountId=account),
-        ),
-        (
-            "ecr",
-            "arn:aws:ecr:us-east-2:{account}:repository/*",
-            lambda one, _: one.describe_repositories(),
-        ),
-    ],
-)
-def test_a_listing_of_all_is_allowed_by_the_arn_of_all(enforcing, service, arn, call):
-    action = {"budgets": "budgets:ViewBudget", "ecr": "ecr:DescribeRepositories"}[service]
-    somebody = create_principal(
-        enforcing, allowed(action, arn.format(account=enforcing.account))
-    ).client(service)
-    assert call(somebody, enforcing.account)["ResponseMetadata"]["HTTPStatusCode"] == 200

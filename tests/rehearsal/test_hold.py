@@ -90,16 +90,6 @@ def test_a_setting_changed_behind_cloudformation_differs(endpoint, deploy, held)
     )
 
 
-def test_a_resource_deleted_behind_cloudformation_differs_as_a_whole(endpoint, deploy, held):
-    stack = deploy({"Bucket": BUCKET})
-    endpoint.client("s3").delete_bucket(Bucket=held(stack.name)["Bucket"].physical_id)
-    item = held(stack.name)["Bucket"]
-    assert ([part.property_path for part in item.differences], item.matching_properties) == (
-        ["*"],
-        (),
-    )
-
-
 def test_a_property_that_the_endpoint_ignores_differs(deploy, held):
     stack = deploy(
         {

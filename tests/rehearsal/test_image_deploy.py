@@ -7,7 +7,6 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 
 import app
-from rehearsal.aws.build_behavior import BuildBehavior
 from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import Selection
@@ -217,59 +215,3 @@ def test_a_failed_build_leaves_another_image_and_the_next_deploy_creates_it(
     assert (first.status, again.status) == ("ROLLBACK_COMPLETE", "CREATE_COMPLETE")
     assert tags_after_the_failure == [[TOOLS.tag()]]
     assert tags_at_last == [[RUN.tag()]]
-
-
-def test_two_images_are_built_one_after_the_other_where_the_account_runs_one_build(
-    endpoint, deploy_kind, registry_of, delete
-) -> None:
-    registry_of(WHOLE)
-    endpoint.set_builds(BuildBehavior(duration_s=2))
-    with ThreadPoolExecutor() as pool:
-        stacks = list(pool.map(lambda kind: deploy_kind(WHOLE, kind), ["ImageTools", "ImageRun"]))
-    endpoint.set_builds()
-    codebuild = endpoint.client("codebuild")
-    spans = []
-    for image in (TOOLS, RUN):
-        ids = codebuild.list_builds_for_project(
-            projectName=names.repository_name(WHOLE, image.name)
-        )["ids"]
-        builds = codebuild.batch_get_builds(ids=ids)["builds"]
-        # those before are other tests'
-        spans.append(max((build["startTime"], build["endTime"]) for build in builds))
-    for stack in stacks:
-        delete(stack)
-
-    assert [stack.status for stack in stacks] == ["CREATE_COMPLETE", "CREATE_COMPLETE"]
-    first, second = sorted(spans)
-    assert first[1] <= second[0]
-
-
-def test_a_function_that_may_not_ask_says_so(deploy_image, delete) -> None:
-    def unknown(resources: Any) -> None:
-        resources["Image"]["Properties"]["Repository"] = "another"
-
-    stack = deploy_image(WHOLE, resources=unknown)
-    delete(stack)
-
-    assert "RepositoryNotFoundException" in stack.reasons
-    assert "the function's log: group" in stack.reasons
-
-
-@pytest.mark.proof
-@pytest.mark.usefixtures("assembly")
-def test_the_image_of_an_unchanged_source_is_not_built_again(
-    endpoint, deploy, deploy_image, delete
-) -> None:
-    stack = deploy_image(WHOLE)
-    codebuild = endpoint.client("codebuild")
-    cloudformation = endpoint.client("cloudformation")
-    before = codebuild.list_builds()["ids"]
-    template = cloudformation.get_template(StackName=stack.name)["TemplateBody"]
-    body = json.loads(template) if isinstance(template, str) else template
-    # an update of the resource, the same tag
-    body["Resources"]["Image"]["Properties"]["ServiceTimeout"] = "3599"
-    second = deploy(body, stack.name, update=True)
-    after = codebuild.list_builds()["ids"]
-    delete(stack)
-
-    assert (second.status, after) == ("UPDATE_COMPLETE", before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from twin_resources import NETWORK, launch_template, subnet
+from twin_resources import NETWORK, subnet
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
@@ -14,12 +14,6 @@ def test_a_subnet_by_zone_id_lies_in_that_zone(endpoint, deploy, held, zone, nam
     identity = held(stack.name)["Subnet"].physical_id
     (row,) = endpoint.client("ec2").describe_subnets(SubnetIds=[identity])["Subnets"]
     assert (row["AvailabilityZoneId"], row["AvailabilityZone"]) == (zone, name)
-
-
-def test_rejects_a_nat_gateway_without_an_address(deploy):
-    nat = {"Type": "AWS::EC2::NatGateway", "Properties": {"SubnetId": {"Ref": "Subnet"}}}
-    stack = deploy({**NETWORK, "Subnet": subnet(), "Nat": nat})
-    assert "The allocation ID '' does not exist" in stack.reasons
 
 
 def test_a_deleted_network_leaves_nothing(endpoint, deploy, delete, held, templates):
@@ -55,14 +49,3 @@ def test_a_changed_flow_log_is_replaced(endpoint, deploy, held):
 
     ids = {item["FlowLogId"] for item in endpoint.client("ec2").describe_flow_logs()["FlowLogs"]}
     assert (second.differences, second.physical_id in ids, first in ids) == ((), True, False)
-
-
-def test_a_renewed_reservation_is_a_new_version_of_the_same_template(endpoint, deploy, held):
-    stack = deploy({"Template": launch_template("cr-0123456789abcdef0")})
-    first = held(stack.name)["Template"].physical_id
-    deploy({"Template": launch_template("cr-0fedcba9876543210")}, stack.name, update=True)
-    second = held(stack.name)["Template"]
-
-    versions = endpoint.client("ec2").describe_launch_template_versions(LaunchTemplateId=first)
-    assert (second.physical_id, second.differences) == (first, ())
-    assert [item["VersionNumber"] for item in versions["LaunchTemplateVersions"]] == [2, 1]

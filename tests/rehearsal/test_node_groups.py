@@ -101,18 +101,6 @@ def seen(endpoint, name, stack=None):
 # raising and lowering
 
 
-def test_size_0_terminates_every_instance(group):
-    fleet = group()
-    fleet.raised(2)
-    fleet.scale(0)
-
-    assert until(fleet.states, []) == []
-    assert [instance["State"]["Name"] for instance in fleet.instances()] == [
-        "terminated",
-        "terminated",
-    ]
-
-
 # updates
 
 
@@ -130,14 +118,6 @@ def test_an_update_is_in_progress_until_the_instances_run(endpoint, group):
     )
 
 
-def test_rejects_sizes_out_of_order(group, refusal):
-    fleet = group()
-    code = refusal(
-        fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 3}
-    )
-    assert (code, fleet.states()) == ("InvalidParameterException", [])
-
-
 def test_a_deploy_that_touches_a_raised_node_group_terminates_its_instances(group, deploy):
     fleet = group()
     fleet.raised(2)
@@ -149,16 +129,6 @@ def test_a_deploy_that_touches_a_raised_node_group_terminates_its_instances(grou
 
     assert until(fleet.states, []) == []
     assert fleet.described()["scalingConfig"]["desiredSize"] == 0
-
-
-def test_a_deploy_that_does_not_touch_a_raised_node_group_leaves_it_raised(group, deploy):
-    fleet = group()
-    fleet.raised(1)
-    topic = {"More": {"Type": "AWS::SNS::Topic", "Properties": {"TopicName": fleet.name}}}
-    same = {**nodegroup(fleet.name), "Template": launch_template("cr-0123456789abcdef0")}
-    deploy({**same, **topic}, fleet.stack.name, update=True)
-
-    assert (fleet.states(), fleet.described()["scalingConfig"]["desiredSize"]) == (["running"], 1)
 
 
 # what an instance says of itself
@@ -184,23 +154,6 @@ def test_an_instance_is_of_the_launch_template_type_and_reservation(from_templat
 
 
 # the Auto Scaling group
-
-
-def test_the_auto_scaling_group_lists_the_same_instances(group):
-    fleet = group()
-    fleet.raised(2)
-    auto_scaling_group = described(fleet)
-    assert {instance["InstanceId"] for instance in auto_scaling_group["Instances"]} == {
-        instance["InstanceId"] for instance in fleet.instances()
-    }
-    assert {instance["LifecycleState"] for instance in auto_scaling_group["Instances"]} == {
-        "InService"
-    }
-    assert [auto_scaling_group[name] for name in ("MinSize", "MaxSize", "DesiredCapacity")] == [
-        0,
-        2,
-        2,
-    ]
 
 
 def held(fleet, *processes):
@@ -342,25 +295,6 @@ def test_without_capacity_no_instance_starts(endpoint, group):
         [fleet.group_name()],
     )
     assert "InsufficientInstanceCapacity" in issue["message"]
-
-
-def test_a_degraded_node_group_is_active_when_it_has_grown(endpoint, group):
-    fleet = group()
-    endpoint.set_fleet(replace(QUICK, no_capacity=True))
-    fleet.scale(2)
-    endpoint.set_fleet(QUICK)
-
-    assert until(lambda: fleet.described()["status"], "ACTIVE") == "ACTIVE"
-    assert (fleet.states(), fleet.described()["health"]["issues"]) == (["running", "running"], [])
-
-
-def test_a_stack_fails_where_its_node_group_finds_no_capacity(endpoint, deploy):
-    endpoint.set_fleet(replace(QUICK, no_capacity=True))
-    name = f"fleet-{next(_NUMBER)}"
-    stack = deploy(nodegroup(name, ScalingConfig={"MinSize": 0, "DesiredSize": 1, "MaxSize": 2}))
-
-    assert any("AsgInstanceLaunchFailures" in reason for reason in stack.reasons)
-    assert name not in endpoint.client("eks").list_clusters()["clusters"]
 
 
 @pytest.mark.parametrize(("fault", "size"), [("ignores_request", 1), ("keeps_surplus", 0)])

@@ -25,28 +25,3 @@ def test_the_function_of_a_custom_resource_is_never_invoked(endpoint, everything
     assert [
         group for group in groups if everything["Handler"].physical_id in group["logGroupName"]
     ] == []
-
-
-def bounded(boundary):
-    trust = {"Version": "2012-10-17", "Statement": []}
-    limit = (
-        {"PermissionsBoundary": f"arn:aws:iam::222233334444:policy/{boundary}"} if boundary else {}
-    )
-    return {
-        "Limited": {
-            "Type": "AWS::IAM::Role",
-            "Properties": {"AssumeRolePolicyDocument": trust, **limit},
-        }
-    }
-
-
-def test_a_role_keeps_its_boundary_through_an_update(deploy, held):
-    stack = deploy(bounded("first"))
-    first = held(stack.name)["Limited"]
-    deploy(bounded("second"), stack.name, update=True)
-    second = held(stack.name)["Limited"]
-
-    assert all(
-        "PermissionsBoundary" in item.matching_properties and item.differences == ()
-        for item in (first, second)
-    )

@@ -49,12 +49,6 @@ def anonymous(process):
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
 
 
-def read_bytes(process):
-    """Bytes that the process has asked to read of files."""
-    lines = Path(f"/proc/{process}/io").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
-
-
 def test_an_object_of_parts_is_read_whole_and_by_range(s3, bucket, upload):
     upload("k", PART, PART[::-1], b"end")
     content = PART + PART[::-1] + b"end"
@@ -63,16 +57,6 @@ def test_an_object_of_parts_is_read_whole_and_by_range(s3, bucket, upload):
         s3.get_object(Bucket=bucket, Key="k", Range="bytes=8388600-8388620")["Body"].read()
         == content[8388600:8388621]
     )
-
-
-def test_versions_are_read_from_disk(s3, bucket, upload):
-    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    upload("k", PART)
-    first = s3.head_object(Bucket=bucket, Key="k")["VersionId"]
-    s3.put_object(Bucket=bucket, Key="k", Body=b"second")
-
-    assert s3.get_object(Bucket=bucket, Key="k", VersionId=first)["Body"].read() == PART
-    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"second"
 
 
 def test_neither_objects_nor_parts_nor_versions_stay_in_memory(keeping, s3, bucket, upload):
@@ -90,23 +74,7 @@ def test_neither_objects_nor_parts_nor_versions_stay_in_memory(keeping, s3, buck
     assert anonymous(keeping.process_id) - before < 32 * MIB  # of 64 that were sent
 
 
-def test_a_range_is_read_without_reading_the_whole(keeping, s3, bucket, upload):
-    upload("k", PART, PART)
-    before = read_bytes(keeping.process_id)
-    for start in range(0, 2 * len(PART), MIB):
-        s3.get_object(Bucket=bucket, Key="k", Range=f"bytes={start}-{start + MIB - 1}")[
-            "Body"
-        ].read()
-
-    assert read_bytes(keeping.process_id) - before < len(PART)
-
-
 def test_an_object_outlives_a_restart_with_all_that_was_said_of_it(s3):
     head = s3.head_object(Bucket="kept", Key="a/b", ChecksumMode="ENABLED")
     assert s3.get_object(Bucket="kept", Key="a/b")["Body"].read() == b"x"
     assert (head["Metadata"], "ChecksumSHA256" in head) == ({"sha256": "abc"}, True)
-
-
-def test_objects_lie_in_the_directory_that_was_named(renewed, s3, bucket):
-    s3.put_object(Bucket=bucket, Key="a/b", Body=b"x")
-    assert [path.read_bytes() for path in renewed.folder.glob(f"objects/*/{bucket}/a/b")] == [b"x"]

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from hand_made_account import TAINT, make_account
 
-from rehearsal.aws.capacity_block import BlockExtension, CapacityBlock
+from rehearsal.aws.capacity_block import BlockExtension
 from rehearsal.cluster.store import format_time
 from rehearsal.run.settings import RehearsalSettings
 from rehearsal.run.world import RehearsalAccount, RunWorld
@@ -39,7 +39,6 @@ TIME_SCALE = 6  # servers slow enough for a client on busy cores
 BLOCK_HOURS = 7
 LONG_HOURS = 7.5
 WAIT_S = 300
-OTHER_RESERVATION = "cr-0fedcba9876543210"
 
 
 def shorten_block(document):
@@ -72,15 +71,10 @@ def build_plan_tags(capacity):
 
 def deploy_block(account):
     """Make the node group as Fleet does: of the block that its launch template and tags name."""
-    template = account.endpoint.client("ec2").create_launch_template(
-        LaunchTemplateName="fleet",
-        LaunchTemplateData=build_template_data(account.sandbox.environment.capacity),
-    )
-    create_node_group(account, template["LaunchTemplate"]["LaunchTemplateId"], "1")
-
-
-def create_node_group(account, template_id, version):
     environment = account.sandbox.environment
+    template = account.endpoint.client("ec2").create_launch_template(
+        LaunchTemplateName="fleet", LaunchTemplateData=build_template_data(environment.capacity)
+    )
     guard = build_guard_config(environment)
     account.endpoint.client("eks").create_nodegroup(
         clusterName=guard.cluster,
@@ -90,28 +84,10 @@ def create_node_group(account, template_id, version):
         taints=[TAINT],
         nodeRole=f"arn:aws:iam::{environment.account}:role/any",
         capacityType="CAPACITY_BLOCK",
-        launchTemplate={"id": template_id, "version": version},
+        launchTemplate={"id": template["LaunchTemplate"]["LaunchTemplateId"]},
         scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 1},
         tags=names.resource_tags(environment) | build_plan_tags(environment.capacity),
     )
-
-
-def deploy_other_block(account):
-    """Let the node group name another reservation, as after a deploy of Fleet at size 0.
-
-    The local endpoint serves no UpdateNodegroupVersion, so the empty group is made anew.
-    """
-    client = account.endpoint.client
-    guard = build_guard_config(account.sandbox.environment)
-    client("ec2").create_launch_template_version(
-        LaunchTemplateName="fleet",
-        LaunchTemplateData=build_template_data(account.sandbox.environment.capacity),
-    )
-    identity = {"clusterName": guard.cluster, "nodegroupName": guard.node_group}
-    group = client("eks").describe_nodegroup(**identity)["nodegroup"]
-    client("eks").delete_nodegroup(**identity)
-    client("eks").get_waiter("nodegroup_deleted").wait(**identity)
-    create_node_group(account, group["launchTemplate"]["id"], "2")
 
 
 def read_tags(account):
@@ -251,49 +227,3 @@ def test_run_whose_block_ends_early_is_at_zero_before_ec2_takes_the_node(leased,
         [],
         True,
     )
-
-
-@pytest.fixture(scope="module")
-def replaced(leased):
-    """The same world, whose block is over and replaced by another: a start before Fleet names it,
-    and one after."""
-    account = leased.account
-    old = account.sandbox.environment.capacity
-    now = datetime.now(UTC).replace(microsecond=0)
-    begin = now - timedelta(hours=1)
-
-    def name_other_block(document):
-        document["capacity"]["reservation_id"] = OTHER_RESERVATION
-        document["capacity"]["block"] = {
-            "starts": format_time(begin),
-            "ends": format_time(now + timedelta(days=1)),
-        }
-
-    account.sandbox.edit(name_other_block)
-    new = account.sandbox.environment.capacity
-    account.endpoint.set_blocks(
-        {
-            old.reservation_id: CapacityBlock(starts=begin, ends=now),
-            new.reservation_id: CapacityBlock(starts=new.block.starts, ends=new.block.ends),
-        }
-    )
-    # the old block's last stop left a fence
-    account.run_tandem("stop", "--release", "--env", ENVIRONMENT, capture_output=True)
-    words = ("start", "--env", ENVIRONMENT, "--hours", "6", "--yes", "--accept-unarmed")
-    refusal = account.run_tandem(*words, capture_output=True)
-    deploy_other_block(account)
-    result = account.run_tandem(*words, capture_output=True)
-    nodes = leased.world.list_fleet()
-    account.run_tandem("stop", "--end", "--env", ENVIRONMENT, capture_output=True)
-    return SimpleNamespace(refused=refusal, result=result, nodes=nodes, old_id=old.reservation_id)
-
-
-def test_start_on_another_block_is_refused_while_fleet_names_the_old_one(replaced):
-    output = " ".join((replaced.refused.stdout + replaced.refused.stderr).split())
-    is_told = f"the Capacity Block {replaced.old_id} is expired" in output
-    assert (replaced.refused.returncode, is_told) == (2, True), output
-
-
-def test_start_on_another_block_raises_a_node_once_fleet_names_it(replaced):
-    assert replaced.result.returncode == 0, replaced.result.stdout + replaced.result.stderr
-    assert len(replaced.nodes) == 1

@@ -78,11 +78,6 @@ def count_pods_after_relabel(small, instance, *taints) -> int:
     )
 
 
-def test_an_instance_that_boots_is_no_node_yet(small, instance):
-    small.bridge.write_nodes([instance("pending")])
-    assert small.nodes() == []
-
-
 def test_a_node_has_sixteen_devices_in_two_halves(small, instance):
     small.bridge.write_nodes([instance()])
     halves = [device["attributes"][GROUP_8]["string"] for device in small.devices()]
@@ -90,23 +85,6 @@ def test_a_node_has_sixteen_devices_in_two_halves(small, instance):
         range(16)
     )
     assert (len(set(halves[:8])), len(set(halves[8:])), len(set(halves))) == (1, 1, 2)
-
-
-def test_a_system_node_has_no_devices(small, instance):
-    small.bridge.write_nodes([instance(type="m7i.xlarge")])
-    assert (len(small.nodes()), small.devices()) == (1, [])
-
-
-def test_a_node_takes_the_labels_that_its_group_has_now(small, instance):
-    small.bridge.write_nodes([instance(compile="post")])
-    small.bridge.write_nodes([instance(serve="post")])
-    (node,) = small.nodes()
-    labels = node["metadata"]["labels"]
-    assert (labels.get("compile"), labels["serve"], "kubernetes.io/hostname" in labels) == (
-        None,
-        "post",
-        True,
-    )
 
 
 def start_pod(small, instance) -> None:

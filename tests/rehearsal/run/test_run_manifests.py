@@ -9,7 +9,6 @@ import pytest
 from rehearsal.run.manifests import account_token, apply_manifests, build_users, read_manifests
 
 MANIFESTS = Path(__file__).resolve().parents[3] / "manifests/post-us-east-2"
-RUNNER = account_token("runner-system", "runner")
 
 
 @pytest.fixture(scope="module")
