@@ -47,9 +47,9 @@ KEY = ArtifactKey(
 HOLDER = "compile-tiny-0123"
 
 
-def variables(key=KEY, holder=HOLDER):
+def variables():
     """What the rendered pod sets."""
-    return {"TANDEM_ARTIFACT_KEY": json.dumps(key.as_fields()), "TANDEM_HOLDER": holder}
+    return {"TANDEM_ARTIFACT_KEY": json.dumps(KEY.as_fields()), "TANDEM_HOLDER": HOLDER}
 
 
 def write_artifact(folder, *, rank_bytes=1000, seed=0, key=KEY):

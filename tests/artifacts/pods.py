@@ -9,8 +9,6 @@ write bits, which the stand-ins heed.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
 import socket
@@ -18,12 +16,10 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from served import Served
 
 from rehearsal.runtime.installation import install_programs
-from tandem.artifacts.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOTS = ("models", "artifact", "work", "stored")
@@ -121,22 +117,6 @@ class Pod:
             stderr=subprocess.STDOUT,
             timeout=120,
         )
-
-    def call(self, name):
-        """Run a container of the tools image to its end in this process: the same entry, arguments
-        and variables.
-
-        It saves the start of an interpreter; that the process starts by itself is what `run` is
-        for.
-        """
-        output = io.StringIO()
-        command = self.command(name)[len(PROGRAM) :]
-        with (
-            patch.dict(os.environ, self.environment(name, {}), clear=True),
-            contextlib.redirect_stdout(output),
-        ):
-            code = main(command)
-        return subprocess.CompletedProcess(command, code, output.getvalue())
 
     def mount(self):
         """Take the write bits from what the server mounts read only."""

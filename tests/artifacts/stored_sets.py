@@ -43,6 +43,12 @@ def list_files(folder):
     return LocalFiles(folder).hash_all()
 
 
+def read_folder(folder):
+    """Return the content of each file below a folder, by its path there."""
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
 def put(store, key, body=b"x"):
     """Write an object as Tandem's writers do, with its SHA-256 in the metadata."""
     digest = hashlib.sha256(body).hexdigest()

@@ -8,13 +8,12 @@ from dataclasses import replace
 import pytest
 from compiled import KEY as TINY
 from compiled import write_artifact
-from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from stored_sets import keys, put_set
 
 from tandem.artifacts.artifact_import import import_artifact
 from tandem.artifacts.lease import LeaseConflictError, hold_lease
 from tandem.artifacts.manifest import read_stored_manifest
-from tandem.errors import ExternalError, InputError, StaleError
+from tandem.errors import InputError, StaleError
 
 pytestmark = pytest.mark.endpoint
 KEY = replace(TINY, mode="none")
@@ -24,19 +23,6 @@ LEASE = f"{KEY.prefix}/tandem-lease.json"
 @pytest.fixture
 def folder(tmp_path):
     return write_artifact(tmp_path / "compiled", key=KEY)
-
-
-def test_every_file_is_stored_below_a_folder_of_its_own(store, folder):
-    manifest, _ = import_artifact(store, folder, KEY)
-    local = {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-    assert manifest.folder.startswith("adopted-")
-    assert {
-        name: store.read(f"{KEY.prefix}/{manifest.folder}/{name}").body for name in local
-    } == local
 
 
 def test_the_manifest_says_that_it_was_adopted_and_is_unproven(store, folder):
@@ -56,15 +42,6 @@ def test_what_is_there_already_is_left_alone(store, folder):
     there = put_set(store, KEY.prefix, "run", KEY.as_fields())
     before = keys(store)
     assert (import_artifact(store, folder, KEY), keys(store)) == ((there, False), before)
-
-
-def test_what_somebody_stored_meanwhile_is_left_alone(store, folder, monkeypatch):
-    monkeypatch.setattr(
-        "tandem.artifacts.manifest.write_stored_manifest",
-        lambda *_: put_set(store, KEY.prefix, "quicker", KEY.as_fields()) is None,
-    )
-
-    assert import_artifact(store, folder, KEY)[0].folder == "quicker"
 
 
 @pytest.mark.parametrize(
@@ -97,27 +74,3 @@ def test_key_that_a_job_writes_is_refused_with_its_holder(store, folder):
         pytest.raises(LeaseConflictError, match="held by compile-1"),
     ):
         import_artifact(store, folder, KEY)
-
-
-def test_run_that_was_stopped_is_continued_in_the_same_folder(proxy_store, proxy, folder):
-    proxy.use(
-        FaultRule(
-            operation="PutObject",
-            path=f"/*/{KEY.prefix}/adopted-*",
-            skip=2,
-            fault=ACCESS_DENIED_FAULT,
-        )
-    )
-    with pytest.raises(ExternalError):
-        import_artifact(proxy_store, folder, KEY)
-    proxy.use()
-    first_keys = {key for key in keys(proxy_store) if "/adopted-" in key}
-
-    manifest, _ = import_artifact(proxy_store, folder, KEY)
-
-    set_keys = {f"{KEY.prefix}/{manifest.folder}/{file.path}" for file in manifest.files}
-    assert (
-        len(first_keys) > 0,
-        first_keys <= set_keys,
-        {key for key in keys(proxy_store) if "/adopted-" in key},
-    ) == (True, True, set_keys)

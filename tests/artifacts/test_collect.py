@@ -53,19 +53,6 @@ def test_the_manifest_goes_first_and_the_lease_last(proxy_store, proxy):
     assert deletes[-1].path == f"/{proxy_store.bucket}/{LEASE}"
 
 
-@pytest.mark.parametrize("done", [0, 1])
-def test_stopped_collect_leaves_no_manifest_without_files(proxy_store, proxy, done):
-    manifest = put_set(proxy_store, KEY, "run")
-    proxy.use(FaultRule(operation="DeleteObjects", skip=done, fault=ACCESS_DENIED_FAULT))
-
-    with pytest.raises(ExternalError, match="DeleteObjects"):
-        collect(proxy_store)
-
-    left = keys(proxy_store)
-    assert {f"{KEY}/run/{file.path}" for file in manifest.files} <= left
-    assert (f"{KEY}/tandem-manifest.json" in left) is (done == 0)
-
-
 @pytest.mark.parametrize("operation", ["DeleteObjects", "DeleteObject"])
 @pytest.mark.parametrize("skip", [0, 1])
 def test_an_interrupted_collect_is_finished_by_the_next(proxy_store, proxy, operation, skip):

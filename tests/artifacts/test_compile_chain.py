@@ -5,11 +5,8 @@ from __future__ import annotations
 
 import copy
 import json
-import os
-from unittest.mock import patch
 
 import pytest
-from artifact_fixtures import variables
 from chart_cases import stages
 from committed import workspace
 from pods import Pod
@@ -56,21 +53,17 @@ class Chain:
         self.empty()
 
     @property
-    def store(self):
-        return open_store(self.bucket)
-
-    @property
     def models(self):
         return [
             CATALOGUE.models[name] for name in (self.experiment.target, self.variant.draft) if name
         ]
 
     def empty(self):
-        for row in list(self.store.list("")):
-            self.s3.delete_object(Bucket=self.bucket, Key=row.key)
+        for key in self.objects():
+            self.s3.delete_object(Bucket=self.bucket, Key=key)
 
     def objects(self, prefix=""):
-        return {row.key: row.size for row in self.store.list(prefix)}
+        return [row.key for row in open_store(self.bucket).list(prefix)]
 
     def stage(self):
         """Stage small models under the names of the real ones, by the real command."""
@@ -143,47 +136,17 @@ def _variant(experiment, name):
     )
 
 
-@pytest.fixture
-def chain(endpoint, aws, tmp_path):
-    return lambda case: Chain(case, tmp_path, endpoint, aws)
-
-
-QUICK = ("--ask-s", "0.1")
-
-
 @pytest.fixture(
-    scope="module",
-    params=[pytest.param(case, marks=() if case in SHORT else pytest.mark.proof) for case in CASES],
+    params=[pytest.param(case, marks=() if case in SHORT else pytest.mark.proof) for case in CASES]
 )
-def first_job(request, endpoint, tmp_path_factory):
-    """A chain whose first job has run, container by container, each a process; what its compile
-    said, what it left."""
-    folder = tmp_path_factory.mktemp(request.param)
-    aws = variables(endpoint, endpoint.url, folder)
-    with patch.dict(os.environ, aws):
-        this = Chain(request.param, folder, endpoint, aws)
-        this.stage()
-        job = this.compile_pod("first")
-        done(job.run("fetch"))
-        output = done(job.run("compile", *QUICK))
-        done(job.run("upload"))
-        left = {key: this.s3.get_object(Bucket=this.bucket, Key=key) for key in this.objects()}
-        yield (
-            this,
-            output,
-            {key: (body["Body"].read(), body["Metadata"]) for key, body in left.items()},
-        )
-
-
-@pytest.fixture
-def stored_chain(first_job):
-    """The same, in a bucket as it left it: others of this module empty the bucket of the
-    environment."""
-    this, output, left = first_job
-    if this.objects() != {key: len(body) for key, (body, _) in left.items()}:
-        this.empty()
-        for key, (body, marks) in left.items():
-            this.s3.put_object(Bucket=this.bucket, Key=key, Body=body, Metadata=marks)
+def chain(request, endpoint, aws, tmp_path):
+    """A chain whose job has run, container by container, each a process; what its compile said."""
+    this = Chain(request.param, tmp_path, endpoint, aws)
+    this.stage()
+    job = this.compile_pod("first")
+    done(job.run("fetch"))
+    output = done(job.run("compile", "--ask-s", "0.1"))
+    done(job.run("upload"))
     return this, output
 
 
@@ -192,12 +155,8 @@ def done(run):
     return run.stdout
 
 
-def last(run):
-    return json.loads(run.stdout.strip().splitlines()[-1])
-
-
-def test_what_is_rendered_compiles_uploads_admits_and_serves_warm(stored_chain):
-    this, output = stored_chain
+def test_what_is_rendered_compiles_uploads_admits_and_serves_warm(chain):
+    this, output = chain
 
     assert "STAND-IN" in output
     manifest = json.loads(
@@ -222,42 +181,3 @@ def test_what_is_rendered_compiles_uploads_admits_and_serves_warm(stored_chain):
     assert ("0 graphs compiled" if native else "nothing was compiled") in server_log
     assert (pod.folder / "artifact/current").is_symlink() != native
     assert '"level": "warning"' in admission  # what is unproven of it was said
-
-
-def test_a_second_job_of_a_present_key_does_nothing(stored_chain):
-    this, _ = stored_chain
-    second = this.compile_pod("second")
-    before = this.objects()
-    assert f"{this.key.prefix}/{MANIFEST_NAME}" in before
-
-    output = [done(second.call("fetch")), done(second.run("compile")), done(second.call("upload"))]
-
-    assert (this.objects(), list((second.folder / "models").iterdir())) == (before, [])
-    assert "STAND-IN" not in "".join(output)
-
-
-def test_failed_compile_says_so_and_frees_the_next_job(chain):
-    this = chain("nxdi-baseline")
-    this.stage()
-    failing = this.compile_pod("first")
-    next_job = this.compile_pod("second")
-    done(failing.call("fetch"))
-    second_fetch = next_job.call("fetch")
-    output = done(failing.run("compile", TANDEM_STANDIN_CRASH="killed"))
-
-    ends = [failing.call("upload") for _ in range(2)]  # the kubelet starts the container again
-
-    output = json.loads(output.strip().splitlines()[-1])
-    server_log = {name: output[name] for name in ("event", "line", "change", "exit_code")}
-    assert (second_fetch.returncode, "held by first" in second_fetch.stdout) == (3, True)
-    assert (server_log["event"], "compile.memory_gib" in server_log["change"]) == (
-        "not compiled: out of memory",
-        True,
-    )
-    for end in ends:
-        assert end.returncode == server_log["exit_code"] == 3
-        assert last(end).items() >= server_log.items()
-    done(next_job.call("fetch"))
-    done(next_job.run("compile"))
-    done(next_job.call("upload"))
-    assert this.objects(f"{this.key.prefix}/{MANIFEST_NAME}")

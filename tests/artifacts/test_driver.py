@@ -297,20 +297,10 @@ def test_a_failure_is_tried_again_by_its_class_alone(bench, kind):
             "no device",
         ),
         ("terminate called after throwing an instance of 'std::bad_alloc'", "out of memory"),
-        ("MemoryError", "out of memory"),
-        ("numpy.core._exceptions._ArrayMemoryError: Unable to allocate 65 GiB", "out of memory"),
-        (
-            "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory",
-            "out of memory",
-        ),
         ("RuntimeError: neuronx-cc failed with -9", "out of memory"),
         ("run.sh: line 3:   123 Killed                  inference_demo", "out of memory"),
         (
             "[F134] neuronx-cc terminated abnormally - Please open a support ticket",
-            "compiler error",
-        ),
-        (
-            "[F139] neuronx-cc terminated abnormally - Please open a support ticket",
             "compiler error",
         ),
         (
@@ -492,13 +482,6 @@ def test_request_is_hashed_without_what_kubernetes_adds():
     assert hash_request(["compile"], {"LNC": "2", **neighbours}) == request
     assert hash_request(["compile"], {"LNC": "1"}) != request
     assert hash_request(["compile", "more"], {"LNC": "2"}) != request
-
-
-def test_another_request_compiles_again(bench):
-    bench.says(WRITE)
-    bench.run()
-    bench.run(NEURON_LOGICAL_NC_CONFIG="1")
-    assert bench.tries == 2
 
 
 @pytest.mark.parametrize("version", [0, 2])

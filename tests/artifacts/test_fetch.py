@@ -157,36 +157,6 @@ def test_second_job_of_a_key_names_the_first(job, log_lines):
     assert not job.models.exists()
 
 
-def test_a_repeat_fetches_nothing_that_is_whole(tmp_path, proxy_store, proxy, monkeypatch):
-    job = Job(tmp_path, proxy_store, monkeypatch)
-    manifests = job.stage()
-    job.run()
-    cut = next((job.models / job.named[0].replace("@", "/")).glob("*.safetensors"))
-    cut.write_bytes(cut.read_bytes()[:-1])
-    proxy.forget()
-
-    assert job.run() == 0
-
-    names = {
-        request.path.rpartition("/")[2]
-        for request in proxy.requests("GetObject", f"/{proxy_store.bucket}/models/*")
-    }
-    assert names == {MANIFEST_NAME, cut.name}
-    assert list_files(cut.parent) == manifests[job.named[0]].files
-
-
-def test_one_byte_flipped_in_a_stored_model_is_found(job, endpoint, log_lines):
-    job.stage()
-    key = f"models/{job.named[0].replace('@', '/')}/config.json"
-    s3 = endpoint.client("s3")
-    body = s3.get_object(Bucket=job.store.bucket, Key=key)["Body"].read()
-    s3.put_object(Bucket=job.store.bucket, Key=key, Body=body[:-1] + bytes([body[-1] ^ 1]))
-
-    assert job.run() == 1
-    assert log_lines()[-1]["where"].endswith("config.json")
-    assert not (job.models / job.named[0].replace("@", "/") / "config.json").exists()
-
-
 def test_disk_without_room_for_models_and_artifact_is_said_beforehand(job, monkeypatch, log_lines):
     size = sum(manifest.size for manifest in job.stage().values())
     free = (1 + fetch.DISK_SPACE_FACTOR) * size + files.SPARE_BYTES - 1

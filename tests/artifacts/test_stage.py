@@ -8,7 +8,6 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from doubles.fault_proxy.rules import FaultRule, StatusFault
 from doubles.hub.server import LocalHub
 from staging_inputs import COMMIT, EXTRAS, MODEL, snapshot
 from stored_sets import put_lease
@@ -131,40 +130,6 @@ def test_manifest_lists_files_and_reasons_for_the_rest(stage, read_objects, sour
     assert manifest.made["left_out"]["pytorch_model.bin"].startswith("a pickle")
 
 
-def test_two_runs_of_two_holders_write_the_same_manifest(
-    stage, hub, read_objects, remove, monkeypatch
-):
-    monkeypatch.setenv("TANDEM_HOLDER", "stage-a")
-    stage()
-    first = read_objects()
-    remove(f"{PREFIX}/{MANIFEST_NAME}")
-    monkeypatch.setenv("TANDEM_HOLDER", "stage-b")
-    hub.forget()
-    stage()
-
-    assert read_objects() == first
-
-
-def test_a_present_model_loads_neither_the_hub_nor_its_library(stage, hub, module, bucket):
-    stage()
-    hub.stop()
-
-    done = module(
-        "stage",
-        "--bucket",
-        bucket,
-        "--model",
-        MODEL,
-        "--revision",
-        COMMIT,
-        PYTHONPROFILEIMPORTTIME="1",
-    )
-
-    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert (done.returncode, "tandem.artifacts.s3_transfer" in modules) == (0, True)
-    assert not modules & {"huggingface_hub", "httpx", "tandem.artifacts.hub"}
-
-
 def test_objects_that_are_whole_are_not_downloaded_again(stage, hub, remove):
     stage()
     for name in (MANIFEST_NAME, SHARDS[1]):
@@ -176,18 +141,6 @@ def test_objects_that_are_whole_are_not_downloaded_again(stage, hub, remove):
     names = {request.path.rpartition("/")[2] for request in hub.log if "/resolve/" in request.path}
     assert names.isdisjoint({SHARDS[0], *SHARDS[2:]})
     assert SHARDS[1] in names
-
-
-def test_object_of_other_bytes_is_replaced_by_the_hub_s(
-    stage, hub, read_objects, put, source_folder
-):
-    for name in ("config.json", SHARDS[0]):
-        put(f"{PREFIX}/{name}", b"half")
-
-    assert (stage().code, hub.count_file_bytes(SHARDS[0]) > 0) == (0, True)
-
-    objects = read_objects()
-    assert all(objects[f"{PREFIX}/{name}"] == (source_folder / name).read_bytes() for name in FILES)
 
 
 @pytest.mark.usefixtures("hub")
@@ -259,28 +212,6 @@ def test_snapshot_without_a_shard_is_refused_unstored(stage, read_objects, sourc
     assert f"the index names {SHARDS[2]}" in done.last["event"]
 
 
-@pytest.mark.parametrize(
-    ("model", "revision"),
-    [("tiny", COMMIT), ("a/b/c", COMMIT), ("acme/..", COMMIT), (MODEL, "refs/pr/1"), (MODEL, "")],
-)
-def test_a_name_that_leaves_its_prefix_is_refused(stage, read_objects, model, revision):
-    done = stage(model=model, revision=revision)
-    assert (done.code, read_objects()) == (2, {})
-
-
-def test_run_after_a_broken_hub_continues(stage, hub, read_objects):
-    hub.use(FaultRule(path=f"*/{SHARDS[2]}", fault=StatusFault(status=503, code="x")))
-    down = stage()
-    between = read_objects()
-    hub.use()
-    hub.forget()
-    up = stage()
-
-    assert (down.code, down.last["exit_code"], up.code) == (3, 3, 0)
-    assert f"{PREFIX}/{MANIFEST_NAME}" not in between
-    assert hub.count_file_bytes(SHARDS[0]) == 0
-
-
 @pytest.mark.usefixtures("hub", "proxy_store")
 def test_no_manifest_is_seen_before_its_last_file(stage, proxy):
     stage()
@@ -330,16 +261,6 @@ def test_copy_that_differs_from_the_stored_one_is_refused(stage, read_objects, p
     put(f"{PREFIX}/{SHARDS[3]}", b"another")
     done = stage("--from", str(copy))
     assert (done.code, list(read_objects())) == (1, [f"{PREFIX}/{SHARDS[3]}"])
-
-
-def test_copy_with_a_cut_shard_stores_nothing(stage, read_objects, tmp_path):
-    copy = snapshot(tmp_path / "copy")
-    (copy / SHARDS[3]).write_bytes((copy / SHARDS[3]).read_bytes()[:-3])
-
-    done = stage("--from", str(copy))
-
-    assert (done.code, read_objects()) == (2, {})
-    assert SHARDS[3] in done.last["where"]
 
 
 @pytest.mark.usefixtures("hub")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
-from functools import partial
-from pathlib import Path
 
 import pytest
-from doubles.fault_proxy.rules import AnswerCutFault, FaultRule, SlowAnswerFault, StatusFault
+from doubles.fault_proxy.rules import AnswerCutFault, FaultRule, StatusFault
 from doubles.hub.server import LocalHub
 from own_memory import peak_mib
 from staging_inputs import COMMIT, MODEL, OTHER, TOKEN, snapshot
@@ -34,46 +31,12 @@ def hub(tmp_path):
 
 
 @pytest.fixture
-def run_stage(store, hub, tmp_path):
-    """Run `stage` by `run` for a model."""
+def stage(store, hub, tmp_path, module):
+    """Run `stage` as a process for a model."""
 
-    def act(run, model=MODEL, **more):
-        return run(
-            "stage",
-            "--bucket",
-            store.bucket,
-            "--model",
-            model,
-            "--revision",
-            COMMIT,
-            "--work",
-            str(tmp_path / "work"),
-            HF_ENDPOINT=hub.url,
-            **more,
-        )
-
-    return act
-
-
-@pytest.fixture
-def stage(run_stage, module):
-    return partial(run_stage, module)
-
-
-@pytest.fixture
-def start_slowly(run_stage, start, hub):
-    """Start `stage` against a hub that is slow with the large files; the process once it has asked
-    for one."""
-
-    def act(**more):
-        hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=50_000)))
-        process = run_stage(start, **more)
-        while (
-            not any(request.path.startswith("/cdn/") for request in hub.log)
-            and process.poll() is None
-        ):
-            time.sleep(0.005)
-        return process
+    def act(model=MODEL, **more):
+        words = ("stage", "--bucket", store.bucket, "--model", model, "--revision", COMMIT)
+        return module(*words, "--work", str(tmp_path / "work"), HF_ENDPOINT=hub.url, **more)
 
     return act
 
@@ -113,20 +76,6 @@ def test_gated_model_is_staged_and_the_token_is_shown_nowhere(stage, secret, sto
     )
     assert [request.path for request in hub.log if not request.path.startswith(pages)] == []
     assert not (tmp_path / "home").exists()
-
-
-def test_token_is_in_no_argument_variable_or_file(start_slowly, secret, tmp_path):
-    process = start_slowly(
-        model=GATED_MODEL, **{SECRET_NAME_VARIABLE: secret(SecretString=SECRET_TEXT)}
-    )
-    contents = [Path(f"/proc/{process.pid}/{name}").read_bytes() for name in ("environ", "cmdline")]
-    files = [path.read_bytes() for path in (tmp_path / "work").rglob("*") if path.is_file()]
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-
-    assert process.wait(60) == 0
-    assert len(files) > 0
-    assert not any(TOKEN.encode() in request for request in [*contents, *files])
-    assert children == ""
 
 
 def test_an_offline_setting_of_the_library_is_named(stage):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import random
-
 import pytest
-from compiled import KEY, variables, write_artifact, write_outcome
+from compiled import KEY, write_artifact, write_outcome
 from doubles.fault_proxy.rules import DropFault, FaultRule
 
 from tandem.artifacts.manifest import read_stored_manifest
@@ -17,18 +14,11 @@ MANIFEST = f"{KEY.prefix}/tandem-manifest.json"
 
 
 @pytest.fixture
-def stored(aws, bucket, tmp_path, monkeypatch, command):  # noqa: ARG001 - aws leads to the endpoint
+def stored(tmp_path, upload):
     """A whole stored artifact."""
-    for name, value in variables().items():
-        monkeypatch.setenv(name, value)
-    write_artifact(tmp_path / "artifact", rank_bytes=100_000)
-    work = write_outcome(tmp_path / "work")
-    assert (
-        command("upload", "--bucket", bucket, "--artifact", tmp_path / "artifact", "--work", work)[
-            0
-        ]
-        == 0
-    )
+    write_artifact(tmp_path / "artifact")
+    write_outcome(tmp_path / "work")
+    assert upload()[0] == 0
 
 
 @pytest.fixture
@@ -51,43 +41,16 @@ def test_a_whole_set_is_right(verify):
 
 @pytest.mark.usefixtures("stored")
 @pytest.mark.parametrize("has_mark", [True, False], ids=["marked", "unmarked"])
-def test_one_flipped_byte_of_any_file_is_found(store, verify, has_mark):
-    chance = random.Random(SEED)  # noqa: S311 - no secret
-    results = {}
-    for key in keys_of(store):
-        body = bytearray(store.read(key).body)
-        head = store.head(key)
-        at = chance.randrange(len(body))
-        body[at] ^= 1 << chance.randrange(8)
-        marks = {"sha256": head.sha256} if has_mark else {}
-        store.client.put_object(Bucket=store.bucket, Key=key, Body=bytes(body), Metadata=marks)
-        code, lines = verify()
-        results[key] = (
-            code,
-            [line["where"] for line in lines if line["level"] == "error" and "where" in line],
-        )
-    urls = [store.url(key) for key in keys_of(store)]
+def test_one_flipped_byte_of_a_file_is_found(store, verify, has_mark):
+    key = keys_of(store)[-1]
+    body = bytearray(store.read(key).body)
+    body[-1] ^= 1
+    marks = {"sha256": store.head(key).sha256} if has_mark else {}
+    store.client.put_object(Bucket=store.bucket, Key=key, Body=bytes(body), Metadata=marks)
 
-    assert {key: code for key, (code, _) in results.items()} == dict.fromkeys(results, 1)
-    # one more each time
-    assert [where for _, where in results.values()] == [urls[: n + 1] for n in range(len(urls))]
-
-
-@pytest.mark.usefixtures("stored")
-def test_a_file_that_is_right_under_another_mark_is_named(store, verify):
-    key = keys_of(store)[0]
-    body = store.read(key).body
-    store.client.put_object(Bucket=store.bucket, Key=key, Body=body, Metadata={"sha256": "0" * 64})
     code, lines = verify()
 
-    (wrong,) = [line for line in lines if line.get("where") == store.url(key)]
-    assert (code, wrong["event"]) == (
-        1,
-        (
-            f"the object is marked with SHA-256 {'0' * 64}, the manifest says"
-            f" {hashlib.sha256(body).hexdigest()}"
-        ),
-    )
+    assert (code, [line["where"] for line in lines if "where" in line]) == (1, [store.url(key)])
 
 
 @pytest.mark.usefixtures("stored")
@@ -111,15 +74,7 @@ def test_missing_and_short_files_are_named_with_advice(store, verify):
     code, lines = verify()
 
     wrong = {line["where"]: line for line in lines if "where" in line}
-    assert (
-        code,
-        wrong[store.url(first)]["event"],
-        "has 5 bytes" in wrong[store.url(second)]["event"],
-    ) == (
-        1,
-        "the object is missing",
-        True,
-    )
+    assert (code, wrong.keys()) == (1, {store.url(first), store.url(second)})
     assert f"aws s3 rm {store.url(first)}" in wrong[store.url(first)]["change"]
 
 
