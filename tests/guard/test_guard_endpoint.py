@@ -4,20 +4,15 @@ the desired size."""
 from __future__ import annotations
 
 import itertools
-import time
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
-from botocore.config import Config
-from doubles.fault_proxy.proxy import FaultProxy
-from doubles.fault_proxy.rules import INTERNAL_ERROR_FAULT, FaultRule
 from guard_world import LABEL
+from twin_looking import list_states, until
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fleet_behavior import FleetBehavior
-from tandem.errors import ExternalError
 from tandem.guard.apply import run_reaper_pass, stop_fleet
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_start import RaiseRequest, raise_fleet
@@ -25,18 +20,9 @@ from tandem.guard.observe import OWNER_TAG
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("guard-endpoint"), pytest.mark.proof]
 
-ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = "222233334444"
 NODES = f"arn:aws:iam::{ACCOUNT}:role/nodes"
 QUICK = FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1)
-CALLS = [
-    "GetObject",
-    "PutObject",
-    "DescribeNodegroup",
-    "UpdateNodegroupConfig",
-    "DescribeInstances",
-    "Publish",
-]
 _NUMBER = itertools.count()
 
 
@@ -47,38 +33,19 @@ def endpoint():
 
 
 @pytest.fixture(scope="module")
-def proxy(endpoint):
-    with FaultProxy(endpoint.url) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def clients(endpoint, proxy, tmp_path_factory):
-    """What a Lambda has: boto3 with its own retries, behind the proxy."""
+def clients(endpoint, tmp_path_factory):
+    """What a Lambda has: boto3 with its own retries."""
     client_environment = endpoint.client_environment(tmp_path_factory.mktemp("home"))
     with pytest.MonkeyPatch.context() as patch:
         for name, value in client_environment.items():
             patch.setenv(name, value)
-        patch.setenv("AWS_ENDPOINT_URL", proxy.url)
-        patch.delenv("AWS_ENDPOINT_URL_S3")
-        yield AwsClients.create("us-east-2")
-
-
-@pytest.fixture(scope="module")
-def impatient(clients):  # noqa: ARG001 - their settings
-    """The same without retries, whose waits would be all that a test of a lasting fault does."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "tandem.guard.config.GUARD_CLIENT_CONFIG", Config(retries={"total_max_attempts": 1})
-        )
         yield AwsClients.create("us-east-2")
 
 
 @pytest.fixture
-def scene(endpoint, proxy, clients):
+def scene(endpoint, clients):
     """A new environment: cluster, node group, bucket, topic, schedules; and what EC2 lists of
     it."""
-    proxy.use()
     endpoint.set_fleet(QUICK)
     name = f"g{next(_NUMBER)}"
     topic = endpoint.client("sns").create_topic(Name=f"{name}-people")["TopicArn"]
@@ -108,7 +75,6 @@ def scene(endpoint, proxy, clients):
     result = Scene(endpoint, clients, config)
     result.group({OWNER_TAG: name})
     yield result
-    proxy.use()
     endpoint.set_fleet()
 
 
@@ -119,7 +85,6 @@ class Scene:
         self.endpoint = endpoint
         self.clients = clients
         self.config = config
-        self.ec2 = endpoint.client("ec2")
 
     def group(self, tags):
         self.endpoint.client("eks").create_nodegroup(
@@ -131,39 +96,22 @@ class Scene:
             tags=tags,
         )
 
-    def start(self, run="r1", hours=2.0, nodes=1):
+    def start(self):
         request = RaiseRequest(
-            run=run, hours=hours, experiment="first", nodes=nodes, node_labels=LABEL, who="anna"
+            run="r1", hours=2, experiment="first", nodes=1, node_labels=LABEL, who="anna"
         )
         return raise_fleet(self.clients, self.config, request, self.endpoint.now())
 
-    def halt(self, why="enough"):
+    def halt(self):
         return stop_fleet(
-            self.clients, self.config, who="anna", why=why, run=None, now=self.endpoint.now()
+            self.clients, self.config, who="anna", why="enough", run=None, now=self.endpoint.now()
         )
 
     def reap(self):
         return run_reaper_pass(self.clients, self.config, self.endpoint.now())
 
     def states(self):
-        wanted_values = [{"Name": "tag:eks:cluster-name", "Values": [self.config.cluster]}]
-        listed_reservations = self.ec2.describe_instances(Filters=wanted_values)["Reservations"]
-        result = [
-            instance["State"]["Name"]
-            for reservation in listed_reservations
-            for instance in reservation["Instances"]
-        ]
-        return sorted(state for state in result if state != "terminated")
-
-    def until(self, wanted):
-        deadline = time.monotonic() + 10
-        while (result := self.states()) != wanted and time.monotonic() < deadline:
-            time.sleep(0.02)
-        return result
-
-    def raised(self, nodes=1):
-        self.start(nodes=nodes)
-        assert self.until(["running"] * nodes) == ["running"] * nodes
+        return list_states(self.endpoint.client("ec2"), "cluster-name", self.config.cluster)
 
     def later(self, knobs=QUICK, **time_):
         self.endpoint.set_fleet(replace(knobs, clock_offset_s=timedelta(**time_).total_seconds()))
@@ -175,7 +123,8 @@ class Scene:
 @pytest.mark.parametrize("knob", ["keeps_surplus", "ignores_request", "refuses_update"])
 def test_what_eks_does_not_end_is_terminated_by_id(scene, knob):
     knobs = replace(QUICK, **{knob: True})
-    scene.raised()
+    scene.start()
+    assert until(scene.states, ["running"]) == ["running"]
     scene.endpoint.set_fleet(knobs)
     scene.halt()
     between = scene.states()
@@ -186,35 +135,4 @@ def test_what_eks_does_not_end_is_terminated_by_id(scene, knob):
 
     assert between == ["running"]
     assert any(action.startswith("terminated by id: i-") for action in report.actions)
-    assert scene.until([]) == []
-
-
-# AWS that fails
-
-
-@pytest.mark.parametrize("operation", CALLS)
-def test_a_call_that_always_fails_is_said_and_made_good_by_the_next_pass(
-    scene, proxy, impatient, operation
-):
-    scene.raised()
-    scene.clients = impatient
-    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, operation=operation))
-    failed_failures = scene.halt().failures
-    proxy.use()
-    scene.later(minutes=11)
-    report = scene.reap()
-
-    assert (
-        failed_failures or operation == "GetObject"
-    )  # the fence is written though it could not be read
-    assert (report.failures, scene.until([])) == ((), [])
-
-
-@pytest.mark.parametrize("operation", ["CreateSchedule", "GetSchedule", "ListSchedules"])
-def test_a_start_that_cannot_arm_raises_nothing(scene, proxy, impatient, operation):
-    scene.clients = impatient
-    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, operation=operation))
-
-    with pytest.raises(ExternalError, match="nothing was raised"):
-        scene.start()
-    assert scene.states() == []
+    assert until(scene.states, []) == []

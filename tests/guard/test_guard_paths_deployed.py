@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twin_looking import list_states, until
 
 from rehearsal.aws.cdk_cli import CdkCli, read_stacks
 from rehearsal.aws.endpoint import AwsEndpoint
@@ -134,24 +135,10 @@ class Guard:
         assert self.until(self.states, ["running"] * NODES) == ["running"] * NODES
 
     def states(self) -> list[str]:
-        wanted_values = [
-            {"Name": "tag:eks:nodegroup-name", "Values": [names.node_group_name(self.place)]}
-        ]
-        listed_reservations = self.client("ec2").describe_instances(Filters=wanted_values)[
-            "Reservations"
-        ]
-        result = [
-            instance["State"]["Name"]
-            for reservation in listed_reservations
-            for instance in reservation["Instances"]
-        ]
-        return sorted(state for state in result if state != "terminated")
+        return list_states(self.client("ec2"), "nodegroup-name", names.node_group_name(self.place))
 
     def until(self, look: Callable[[], Any], wanted: Any) -> Any:
-        end = time.monotonic() + WAIT_S
-        while (result := look()) != wanted and time.monotonic() < end:
-            time.sleep(0.1)
-        return result
+        return until(look, wanted, WAIT_S)
 
     def pass_time(self, span: timedelta, **more: Any) -> None:
         """Put the endpoint's clock forward; what that makes due has been fired then."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from twin_looking import client, until
+from twin_looking import client, list_states, until
 
 from rehearsal.aws.capacity_block import BlockExtension, CapacityBlock
 from rehearsal.aws.endpoint import AwsEndpoint
@@ -82,12 +82,7 @@ class Fleet:
         )
 
     def states(self) -> list[str]:
-        filters = [{"Name": "tag:eks:nodegroup-name", "Values": [self.name]}]
-        reservations = client(self.endpoint, "ec2").describe_instances(Filters=filters)[
-            "Reservations"
-        ]
-        names = [instance["State"]["Name"] for row in reservations for instance in row["Instances"]]
-        return [name for name in names if name != "terminated"]
+        return list_states(client(self.endpoint, "ec2"), "nodegroup-name", self.name)
 
     def reservation(self) -> tuple[str, datetime]:
         ids = [self.id]

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
-from twin_looking import client, until
+from twin_looking import client, list_states, until
 from twin_resources import launch_template, nodegroup
 
 from rehearsal.aws.endpoint import AwsEndpoint
@@ -58,11 +58,7 @@ def seen(endpoint, name, stack=None):
         return [instance for reservation in reservations for instance in reservation["Instances"]]
 
     def states():
-        return sorted(
-            instance["State"]["Name"]
-            for instance in instances()
-            if instance["State"]["Name"] != "terminated"
-        )
+        return list_states(ec2, "cluster-name", name)
 
     def described():
         return eks.describe_nodegroup(**identity)["nodegroup"]

@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 from botocore.exceptions import ClientError
 from doubles.aws_principal import create_principal
-from twin_looking import client, until
+from twin_looking import client, list_states, until
 
 from rehearsal.aws.fleet_behavior import FleetBehavior
 
@@ -54,14 +54,7 @@ class Scene:
         assert until(self.states, ["running"]) == ["running"]
 
     def states(self):
-        mine = [{"Name": "tag:eks:cluster-name", "Values": [self.name]}]
-        reservations = self.ec2.describe_instances(Filters=mine)["Reservations"]
-        names = [
-            instance["State"]["Name"]
-            for reservation in reservations
-            for instance in reservation["Instances"]
-        ]
-        return sorted(state for state in names if state != "terminated")
+        return list_states(self.ec2, "cluster-name", self.name)
 
     def size(self):
         answer = self.eks.describe_nodegroup(clusterName=self.name, nodegroupName="fleet")
