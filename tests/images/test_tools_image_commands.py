@@ -37,25 +37,6 @@ def test_images_lists_the_base_with_the_digest_of_its_dockerfile(
     )
 
 
-def test_images_lists_the_base_behind_the_mirror(
-    specs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = specs / "environments" / "post-us-east-2.yaml"
-    mirror = (
-        "registry_mirrors: {public.ecr.aws: mirror.acme.dev/public, registry.k8s.io:"
-        " mirror.acme.dev/k8s}"
-    )
-    file.write_text(
-        file.read_text().replace("log_retention_days: 90", f"{mirror}\nlog_retention_days: 90")
-    )
-
-    main(["images", "--json", "post-us-east-2", *folders(specs)])
-
-    uses = json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]
-    (base,) = [use for use in uses if use["used_by"] == USERS]
-    assert base["mirrored"] == base["reference"].replace("public.ecr.aws", "mirror.acme.dev/public")
-
-
 def test_resolve_leaves_the_base_to_its_dockerfile(
     specs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,25 +75,3 @@ def test_show_names_no_image_that_the_environment_does_not_need(
         "llmperf_image",
     }
     assert "dev-trn2-3xlarge-ImageLmEval" not in environment["stacks"]
-
-
-def test_show_says_how_a_pipeline_deploys(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["show", "dev-trn2-3xlarge", *folders(specs)])
-    deploy = "npx cdk deploy 'dev-trn2-3xlarge/*' -c env=dev-trn2-3xlarge"
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "in a pipeline" in line]
-    command, _, _ = line.partition("  # in a pipeline, instead")
-    assert command.strip().startswith(deploy)
-    assert command.endswith(" --require-approval never")
-
-
-def test_the_json_of_show_names_images_without_a_dash(
-    specs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    main(["show", "--json", "post-us-east-2", *folders(specs)])
-    (environment,) = json.loads(capsys.readouterr().out)["environments"]
-    assert {name for name in environment if name.endswith("_image")} == {
-        "tools_image",
-        "llmperf_image",
-        "run_image",
-        "lm_eval_image",
-    }

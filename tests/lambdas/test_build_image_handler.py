@@ -310,11 +310,6 @@ def test_an_unforeseen_fault_is_answered_with_the_functions_own_log(
     assert "log: group group, stream stream" in answer["Reason"]
 
 
-def test_an_event_without_properties_is_answered(aws: Aws, handle: Handle) -> None:
-    assert handle(ResourceProperties={})["Status"] == "FAILED"
-    assert aws.asked == {}
-
-
 def test_the_resource_keeps_its_identity(aws: Aws, handle: Handle) -> None:
     """Another one would make CloudFormation delete the old resource after an update."""
     aws.answers = {"DescribeImages": [PRESENT]}
@@ -342,13 +337,6 @@ def test_an_answer_that_is_lost_is_sent_again(aws: Aws, handle: Handle) -> None:
     aws.answers = {"DescribeImages": [PRESENT]}
     aws.lost = 3
     assert handle()["Status"] == "SUCCESS"
-
-
-def test_an_answer_that_never_gets_through_fails_the_function(aws: Aws, module: ModuleType) -> None:
-    aws.answers = {"DescribeImages": [PRESENT]}
-    aws.lost = 99
-    with pytest.raises(OSError, match="closed"):
-        module.handler(event(aws), SimpleNamespace(get_remaining_time_in_millis=lambda: 900_000))
 
 
 def test_an_answer_fits_into_what_cloudformation_takes(aws: Aws, handle: Handle) -> None:

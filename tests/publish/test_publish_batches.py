@@ -55,11 +55,6 @@ def test_what_is_no_number_for_cloudwatch_is_not_sent(value):
     ]
 
 
-def test_a_digest_is_that_of_earlier_versions():
-    (batch,) = build_batches(dict([series([1.0, 2.0, 2.0])]))
-    assert batch.digest == "e1546df5b9225c20d53f588649c45c52cb549ee9f0d7323f6ccfd6254619c604"
-
-
 @pytest.mark.parametrize(
     ("parts", "value_counts"),
     [

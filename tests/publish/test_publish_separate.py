@@ -57,21 +57,6 @@ def test_an_object_named_like_a_marker_is_none(published):
     assert published.publish().rounds == [0, 1]
 
 
-def test_a_large_round_is_stored_whole_with_its_checksum(published):
-    (published.folder / "records.jsonl").write_bytes(bytes(20 << 20))
-    figures = dataclasses.replace(
-        next(published.rounds()), ranges=((0, 1 << 20), (2 << 20, 20 << 20))
-    )
-
-    published.publish([figures])
-
-    key = f"{published.destination.prefix}records/round-00000.jsonl"
-    head = published.endpoint.client("s3").head_object(
-        Bucket=published.bucket, Key=key, ChecksumMode="ENABLED"
-    )
-    assert (head["ContentLength"], "ChecksumSHA256" in head) == (19 << 20, True)
-
-
 def test_a_round_that_is_not_whole_is_not_sent(published, proxy):
     figures = next(published.rounds())
     report = published.publish([dataclasses.replace(figures, is_complete=False)])
