@@ -175,24 +175,6 @@ def test_the_archive_compiles_in_an_interpreter_without_any_package(bench):
     assert (run.returncode, run.stderr, bench.outcome["result"]) == (0, "", "compiled")
 
 
-def test_the_archives_own_package_wins_over_one_of_the_image(bench):
-    stranger = bench.folder / "packages/tandem"
-    stranger.mkdir(parents=True)
-    (stranger / "__init__.py").write_text("raise SystemExit('the tandem of somebody else')")
-    bench.says(WRITE)
-
-    run = subprocess.run(
-        [INTERPRETER, *bench.archive()],
-        cwd=stranger.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PYTHONPATH": str(stranger.parent)},
-    )
-
-    assert (run.returncode, run.stderr) == (0, "")
-
-
 def test_the_program_inherits_nothing_of_the_driver(bench):
     bench.says(
         "import json; (folder / 'seen').write_text(json.dumps([dict(os.environ), sys.path]))\n"

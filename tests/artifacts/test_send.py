@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 from unittest.mock import Mock
 
 import pytest
@@ -16,7 +15,6 @@ from doubles.fault_proxy.rules import (
     DropFault,
     FaultRule,
 )
-from stored_sets import list_files
 
 from tandem.artifacts import files, s3_transfer
 from tandem.artifacts.files import LocalFiles, compute_sha256
@@ -168,39 +166,6 @@ def test_a_check_that_fails_ends_the_sending(store, blob):
     with pytest.raises(ExternalError, match="lost"):
         upload_files(store, LocalFiles(folder), "p", check=lost)
     assert list(store.list("")) == []
-
-
-def test_a_file_is_sent_while_another_is_hashed(proxy_store, proxy, blob, monkeypatch):
-    """The second hash waits for the first file's object: sending that waited for all hashes would
-    wait for ever."""
-    folder = blob("large", 3 * PART).parent
-    blob("small", 2 * PART)
-    there = threading.Event()
-    hash_one = files.compute_sha256
-
-    def watch(moment, request):
-        if (
-            moment == "done"
-            and request.operation == "CompleteMultipartUpload"
-            and request.path.endswith("/large")
-        ):
-            there.set()
-
-    def slowly(path):
-        if path.name == "small":
-            assert there.wait(60), "nothing was sent before everything was hashed"
-        return hash_one(path)
-
-    proxy.moment_callback = watch
-    monkeypatch.setattr(files, "compute_sha256", slowly)
-    manifest_files = upload_files(proxy_store, LocalFiles(folder), "p")
-
-    monkeypatch.undo()
-    assert manifest_files == list_files(folder)
-    assert {row.key: row.size for row in proxy_store.list("")} == {
-        "p/large": 3 * PART,
-        "p/small": 2 * PART,
-    }
 
 
 def test_what_is_sent_again_is_hashed_once(proxy_store, proxy, blob, monkeypatch):

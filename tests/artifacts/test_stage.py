@@ -212,18 +212,6 @@ def test_snapshot_without_a_shard_is_refused_unstored(stage, read_objects, sourc
     assert f"the index names {SHARDS[2]}" in done.last["event"]
 
 
-@pytest.mark.usefixtures("hub", "proxy_store")
-def test_no_manifest_is_seen_before_its_last_file(stage, proxy):
-    stage()
-    paths = [
-        request.path
-        for request in proxy.log
-        if request.method == "PUT" and not request.path.endswith(LEASE_NAME)
-    ]
-    assert paths[-1].endswith(MANIFEST_NAME)
-    assert len(paths) == len(set(paths)) == len(FILES) + 1
-
-
 def test_own_old_lease_on_a_present_model_is_released(stage, hub, store, monkeypatch):
     monkeypatch.setenv("TANDEM_HOLDER", "stage-a")
     stage()

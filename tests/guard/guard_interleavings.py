@@ -117,7 +117,7 @@ class History:
 
     def deploy(self) -> None:
         """CloudFormation sets what the template says."""
-        self.world.size({"minSize": 0, "desiredSize": 0})
+        self.world.want(0)
 
     def raise_by_hand(self) -> None:
         desired_size = self.chance.choice([1, 2])
@@ -240,8 +240,7 @@ class History:
 
     def quiet(self) -> bool:
         """Whether nothing can happen any more unless somebody acts."""
-        group = self.world.group
-        return not self.world.alive and not (group and group["scalingConfig"]["desiredSize"])
+        return not (self.world.alive or self.world.desired_size)
 
     def live(self, steps: int) -> None:
         """Live through so many steps."""
@@ -303,7 +302,7 @@ class History:
         world.between = None
         if at > 0:
             self.survive(second)
-        size = world.group["scalingConfig"]["desiredSize"] if world.group else 0
+        size = world.desired_size
         fence = world.read(FENCE_KEY)
         is_closed = fence is not None and fence["state"] != "lifted"
         return f"raised behind the fence: {self.picture()}" if size and is_closed else ""

@@ -197,7 +197,7 @@ class Race:
         """What of the fleet should not be, at this moment; empty where all is well."""
         world = self.world
         assert world.group is not None
-        desired_size = world.group["scalingConfig"]["desiredSize"]
+        desired_size = world.desired_size
         up = sum(machine.state in {"pending", "running"} for machine in world.machines)
         if not desired_size and not up:
             return ""
@@ -394,14 +394,14 @@ class Race:
 
     def deploy(self) -> None:
         """CloudFormation sets what the template of Fleet says."""
-        self.world.size({"minSize": 0, "desiredSize": 0})
+        self.world.want(0)
 
     def edit(self) -> None:
         """A hand sizes the node group in the console."""
         assert self.world.group is not None
-        before = self.world.group["scalingConfig"]["desiredSize"]
+        before = self.world.desired_size
         desired_size = self.chance.choice([0, 1, 2])
-        self.world.size({"minSize": 0, "desiredSize": desired_size})
+        self.world.want(desired_size)
         if desired_size > before:
             self.raised_at = self.world.now
             self.wrong_since = None
@@ -538,8 +538,7 @@ class Race:
             self.faults.append(f"{len(self.world.alive)} alive in the end: {self.picture()}")
 
     def is_quiet(self) -> bool:
-        group = self.world.group
-        return not self.world.alive and not (group and group["scalingConfig"]["desiredSize"])
+        return not (self.world.alive or self.world.desired_size)
 
     def finish(self) -> None:
         """Let every process that still sleeps end."""

@@ -316,6 +316,10 @@ class World:
         """What an object says, None where there is none."""
         return json.loads(self.objects[key][0]) if key in self.objects else None
 
+    def change(self, key: str, **fields: Any) -> None:
+        """Write an object with other fields, as anybody may."""
+        self.put(key, self.read(key) | fields)
+
     # EKS
 
     def _mine(self, cluster: str, name: str, operation: str) -> dict[str, Any]:
@@ -366,6 +370,15 @@ class World:
             self.group["scalingConfig"] = new
             self.scaling = {"MinSize": new["minSize"], "DesiredCapacity": new["desiredSize"]}
             self._reconcile()
+
+    def want(self, nodes: int) -> None:
+        """Let somebody ask for so many nodes, and for none at least."""
+        self.size({"minSize": 0, "desiredSize": nodes})
+
+    @property
+    def desired_size(self) -> int:
+        """How many nodes the node group is to have; 0 where there is no group."""
+        return self.group["scalingConfig"]["desiredSize"] if self.group else 0
 
     # Auto Scaling
 

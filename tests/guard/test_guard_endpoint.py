@@ -8,13 +8,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from guard_world import LABEL
+from guard_world import GUARDED, LABEL
 from twin_looking import list_states, until
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fleet_behavior import FleetBehavior
 from tandem.guard.apply import run_reaper_pass, stop_fleet
-from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.config import AwsClients
 from tandem.guard.fleet_start import RaiseRequest, raise_fleet
 from tandem.guard.observe import OWNER_TAG
 
@@ -49,23 +49,15 @@ def scene(endpoint, clients):
     endpoint.set_fleet(QUICK)
     name = f"g{next(_NUMBER)}"
     topic = endpoint.client("sns").create_topic(Name=f"{name}-people")["TopicArn"]
-    config = GuardConfig(
+    config = replace(
+        GUARDED,
         environment=name,
         account=ACCOUNT,
-        region="us-east-2",
         cluster=f"tandem-{name}",
         node_group=f"{name}-trn2",
         bucket=f"tandem-{name}",
         topic_arn=topic,
-        namespace=f"Tandem/{name}",
-        nodes=2,
-        max_hours=8,
-        idle_minutes=30,
-        usd_per_hour=36,
-        capacity_kind="on-demand",
         schedule_group=f"tandem-{name}",
-        scheduler_role_arn=f"arn:aws:iam::{ACCOUNT}:role/{name}",
-        dead_letter_arn=f"arn:aws:sqs:us-east-2:{ACCOUNT}:d",
     )
     endpoint.client("s3").create_bucket(
         Bucket=config.bucket, CreateBucketConfiguration={"LocationConstraint": "us-east-2"}

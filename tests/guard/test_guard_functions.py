@@ -104,7 +104,7 @@ def test_a_budget_that_nobody_could_be_told_of_ends_as_an_error(world, function)
 
 
 def test_a_pass_says_in_its_log_what_it_did(world, function, capsys):
-    world.size({"minSize": 0, "desiredSize": 1})
+    world.want(1)
     world.advance(30)
     handler = function("reap").handler({}, None)
 

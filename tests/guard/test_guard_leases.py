@@ -22,16 +22,12 @@ def why(world, limits=GUARDED):
     return "; ".join(run_reaper_pass(world.clients, limits, world.now).plan.reasons)
 
 
-def resize(world, desired):
-    world.size({"minSize": 0, "desiredSize": desired})
-
-
 # nodes
 
 
 def test_more_nodes_than_the_lease_says_are_a_stop(world, start):
     start("r1", nodes=1, hours=8)
-    resize(world, 2)
+    world.want(2)
     assert "the node group wants 2 nodes and has 2, and the lease of run r1 is for 1" in why(world)
 
 
@@ -39,8 +35,8 @@ def test_both_nodes_of_a_spot_replacement_are_counted_as_cost(world, start):
     start("r1", nodes=1, hours=8)
     alone = run_reaper_pass(world.clients, GUARDED, world.now).metrics[FLEET_USD]
     world.keeps = True
-    resize(world, 2)
-    resize(world, 1)
+    world.want(2)
+    world.want(1)
 
     assert run_reaper_pass(world.clients, GUARDED, world.now).metrics[FLEET_USD] == pytest.approx(
         2 * alone
@@ -56,8 +52,8 @@ def test_a_replacement_beside_its_node_is_no_excess_at_once(world, start, minute
     """A spot node's successor comes before it goes."""
     start("r1", nodes=1, hours=8)
     world.keeps = True
-    resize(world, 2)
-    resize(world, 1)
+    world.want(2)
+    world.want(1)
     world.advance(minutes)
 
     assert ("the lease of run r1 is for 1" in why(world)) == (minutes == 20)
@@ -111,7 +107,7 @@ def test_another_schema_is_named_and_not_read(world, start, halt, key, known, me
     world.put(heartbeat_key("r1"), {"schema": 1, "at": world.now.isoformat()})
     if key == FENCE_KEY:
         halt()
-    world.put(key, world.read(key) | {"schema": schema})
+    world.change(key, schema=schema)
     fault = observe_fleet(world.clients, GUARDED, world.now).faults[0]
 
     assert f"it has schema {schema}; this version of Tandem reads schema {known}" in fault
@@ -135,7 +131,7 @@ def test_a_number_that_is_none_is_not_understood(world, start, halt, field, valu
     start("r1")
     halt()
     key, kind = (FENCE_KEY, "fence") if field == "passes" else (lease_key("r1"), "lease")
-    world.put(key, world.read(key) | {field: value})
+    world.change(key, **{field: value})
     seen = observe_fleet(world.clients, GUARDED, world.now)
 
     assert f"so it counts as {'a fence' if kind == 'fence' else 'no lease'}" in seen.faults[0]

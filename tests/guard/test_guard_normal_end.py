@@ -75,7 +75,7 @@ def test_the_lease_says_that_it_ends_before_the_fleet_is_sized(world, start, end
 
 def test_an_end_looks_twice_before_it_removes_the_stop(world, start, end):
     start("r1")
-    world.size({"minSize": 0, "desiredSize": 0})
+    world.want(0)
     world.advance(10)
     looks = []
 
@@ -105,7 +105,7 @@ def test_an_end_waits_for_size_0_of_a_group_without_the_tag(world, start, end):
     def raise_behind(line):
         if line.endswith("is gone"):
             world.no_capacity = True
-            world.size({"minSize": 0, "desiredSize": 2})
+            world.want(2)
 
     with pytest.raises(ExternalError, match="the node group wants 2"):
         end(reaper=False, say=raise_behind)
@@ -156,8 +156,8 @@ def test_an_end_that_dies_anywhere_is_finished_by_the_next(world, start, end, ca
 
 def test_the_reaper_leaves_an_ending_lease_alone_for_30_minutes(world, start, passes):
     start("r1", hours=8)
-    world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": world.now.isoformat()})
-    world.size({"minSize": 0, "desiredSize": 0})
+    world.change(lease_key("r1"), ending=world.now.isoformat())
+    world.want(0)
     before = passes(25).plan.reasons
 
     why = passes(5).plan.reasons[0]
@@ -166,7 +166,7 @@ def test_the_reaper_leaves_an_ending_lease_alone_for_30_minutes(world, start, pa
 
 def test_the_reaper_ends_a_fleet_whose_end_died_long_before_the_deadline(world, start, passes):
     start("r1", hours=8)
-    world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": world.now.isoformat()})
+    world.change(lease_key("r1"), ending=world.now.isoformat())
     passes(45)
     assert world.alive == []
 
@@ -192,7 +192,7 @@ def test_an_end_leaves_a_strangers_node_group(world, start, end):
 def test_the_reaper_ends_a_fleet_whose_end_died_before_it_was_sized(world, start, passes):
     start("r1", hours=0.25)
     world.fires = False
-    world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": world.now.isoformat()})
+    world.change(lease_key("r1"), ending=world.now.isoformat())
     passes(45)
 
     assert world.alive == []
@@ -200,20 +200,20 @@ def test_the_reaper_ends_a_fleet_whose_end_died_before_it_was_sized(world, start
 
 def test_an_ending_lease_covers_no_node_too_many(world, start, passes):
     start("r1", hours=8, nodes=1)
-    world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": world.now.isoformat()})
-    world.size({"minSize": 0, "desiredSize": 2})
+    world.change(lease_key("r1"), ending=world.now.isoformat())
+    world.want(2)
     assert "is for 1" in passes(0).plan.reasons[0]
 
 
 def test_an_end_that_lies_in_the_future_is_none(world, start, passes):
     start("r1", hours=0.25)
     world.fires = False
-    world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": "2030-01-01T00:00:00Z"})
+    world.change(lease_key("r1"), ending="2030-01-01T00:00:00Z")
     assert passes(15).plan.reasons != ()
 
 
 def test_a_start_of_an_ending_lease_is_refused(world, start):
     start("r1", hours=8)
-    world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": world.now.isoformat()})
+    world.change(lease_key("r1"), ending=world.now.isoformat())
     with pytest.raises(InputError, match="run r1 of anna ends since"):
         start("r1", hours=8)

@@ -25,10 +25,6 @@ def usurp(halt, lift, start, passes):
     return act
 
 
-def size(world):
-    return world.group["scalingConfig"]["desiredSize"]
-
-
 SLEEPS = ["scheduler.create_schedule", "scheduler.get_schedule", "eks.update_nodegroup_config"]
 
 
@@ -57,7 +53,7 @@ def test_a_start_that_wakes_before_it_reads_raises_nothing(world, start, usurp, 
         match=r"run b has the fleet now|arming the one-shot stop failed",
     ):
         start("a", hours=8, nodes=2)
-    assert (size(world), world.group["labels"]["raise.tandem/slow"]) == (1, "second")
+    assert (world.desired_size, world.group["labels"]["raise.tandem/slow"]) == (1, "second")
 
 
 def test_a_raise_in_the_gap_is_not_taken_back_from_the_present_run(world, start, usurp):
@@ -74,7 +70,7 @@ def test_the_reaper_ends_a_raise_in_the_gap_within_two_passes_and_the_grace(
         start("a", hours=8, nodes=2)
     passes(20)
 
-    assert (size(world), world.alive) == (0, [])
+    assert (world.desired_size, world.alive) == (0, [])
 
 
 def test_a_clock_that_moved_since_the_reading_makes_it_read_again(world, start):
@@ -103,7 +99,7 @@ def test_two_starts_of_one_run_leave_the_fleet_to_the_later(world, start):
     world.interrupt(lambda: start("r1"), "scheduler.create_schedule")
     with pytest.raises(InputError, match="another start of run r1 took over"):
         start("r1")
-    assert (size(world), set(world.schedules)) == (1, {"stop-r1"})
+    assert (world.desired_size, set(world.schedules)) == (1, {"stop-r1"})
 
 
 def test_the_schedule_of_the_run_that_the_pointer_names_stays(world, start):
@@ -218,7 +214,7 @@ def test_a_start_that_cannot_tell_of_unarmed_paths_raises_nothing(world, start):
     world.down = {"sns"}
     with pytest.raises(ExternalError, match="telling people that paths are not armed failed"):
         start("r1", unarmed_paths=("reaper",))
-    assert (size(world), world.schedules, world.read(POINTER_KEY)["run"]) == (0, {}, None)
+    assert (world.desired_size, world.schedules, world.read(POINTER_KEY)["run"]) == (0, {}, None)
 
 
 def test_a_lost_answer_of_the_schedule_is_asked_for_again(world, start):
@@ -262,7 +258,7 @@ def test_a_raise_that_is_repeated_reads_first_whose_fleet_it_is(world, start, us
     with pytest.raises(InputError, match="run b has the fleet now"):
         start("a", hours=8, nodes=2)
 
-    assert (size(world), "stop-b" in world.schedules) == (1, True)
+    assert (world.desired_size, "stop-b" in world.schedules) == (1, True)
 
 
 def test_no_command_deletes_the_stop_of_the_present_run(world, start):
@@ -275,7 +271,7 @@ def test_no_command_deletes_the_stop_of_the_present_run(world, start):
 
 def test_a_lease_that_names_another_runs_stop_is_none(world, start):
     start("r1")
-    world.put(lease_key("r1"), world.read(lease_key("r1")) | {"schedule": "stop-b"})
+    world.change(lease_key("r1"), schedule="stop-b")
     assert read_lease(world.clients, GUARDED, read_pointer(world.clients, GUARDED))[0] is None
 
 
@@ -297,7 +293,7 @@ def test_a_stop_that_slept_until_its_fence_was_released_leaves_the_next_run(
         answer = put(**request)
         if request["Key"] == FENCE_KEY:
             world._put = put
-            world.size({"minSize": 0, "desiredSize": 0})
+            world.want(0)
             passes(15)
             lift()
             start("b")
@@ -306,7 +302,7 @@ def test_a_stop_that_slept_until_its_fence_was_released_leaves_the_next_run(
     world._put = put_and_sleep
     report = halt()
 
-    assert size(world) == 1
+    assert world.desired_size == 1
     assert report.actions[-1] == "the fence was released meanwhile, so nothing more is stopped"
 
 

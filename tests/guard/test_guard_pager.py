@@ -16,7 +16,7 @@ FILTERS = [{"Name": f"tag:{tag}", "Values": [value]} for tag, value in TAGS.item
 
 
 def test_a_list_has_so_many_pages_at_most(world):
-    world.size({"minSize": 0, "desiredSize": 2})  # an instance a page
+    world.want(2)  # an instance a page
     assert (
         len(
             list(
@@ -37,5 +37,5 @@ def test_a_stop_goes_on_where_the_list_of_instances_does_not_end(world: World, s
     clients.ec2.get_paginator = lambda _: endless
 
     report = stop_fleet(clients, GUARDED, who="anna", why="enough", run=None, now=world.now)
-    assert world.group["scalingConfig"]["desiredSize"] == 0
+    assert world.desired_size == 0
     assert "more than 200 pages" in report.fleet.unknown["instances"]

@@ -34,10 +34,6 @@ def why(world, config: GuardConfig = GUARDED) -> str:
     return "; ".join(plan_stop(observe_fleet(world.clients, config, world.now), config).reasons)
 
 
-def raised(world, desired=1):
-    world.size({"minSize": 0, "desiredSize": desired})
-
-
 def beat(world, run="r1", minutes=0.0):
     world.put(
         heartbeat_key(run),
@@ -78,13 +74,13 @@ def test_the_reaper_writes_the_fence_that_the_one_shot_stop_could_not(world, sta
 
 def test_the_first_pass_stops_a_size_without_a_lease_that_has_no_instance_yet(world):
     world.no_capacity = True
-    raised(world, 2)
+    world.want(2)
     assert why(world) == "the node group wants 2 nodes without a lease"
 
 
 def test_a_lease_whose_fleet_is_at_0_is_over_after_the_grace(world, start):
     start(hours=8)
-    raised(world, 0)
+    world.want(0)
     world.advance(9)
     before = why(world)
     world.advance(1)
@@ -190,7 +186,7 @@ def test_a_stop_is_due_45_minutes_before_the_blocks_end(world, start):
 
 
 def test_a_clock_past_the_blocks_end_stops_what_still_runs(world):
-    raised(world)
+    world.want(1)
     world.advance(25 * 60)
     assert "the Capacity Block ends" in why(world, BLOCK)
 
@@ -210,7 +206,7 @@ def test_a_renewed_block_is_known_by_the_node_groups_tags(world, start, passes):
     start(config=old, hours=8)
     early = passes(7 * 60, old).plan.reasons
     world.advance(75)
-    raised(world)
+    world.want(1)
 
     assert early == ()
     assert "the Capacity Block ends at 2026-11-21T17:00:00Z" in why(world, old)
@@ -305,7 +301,7 @@ def test_a_lease_that_cannot_be_understood_is_none_and_said(world, start, key, b
 )
 def test_a_lease_from_another_time_is_none(world, start, created):
     start(**BEATS)
-    world.put(lease_key("r1"), {**world.read(lease_key("r1")), "created": created})
+    world.change(lease_key("r1"), created=created)
     world.advance(30)
     seen = observe_fleet(world.clients, GUARDED, world.now)
 
@@ -330,7 +326,7 @@ def test_a_lease_that_says_it_never_ends_is_over_after_max_hours_whatever_replac
     world, start, passes
 ):
     start(hours=8)
-    world.put(lease_key("r1"), {**world.read(lease_key("r1")), "deadline": "2999-01-01T00:00:00Z"})
+    world.change(lease_key("r1"), deadline="2999-01-01T00:00:00Z")
     world.fires = False
     world.advance(7 * 60)
     # as EC2 ends spot; the group starts another
@@ -340,12 +336,12 @@ def test_a_lease_that_says_it_never_ends_is_over_after_max_hours_whatever_replac
     late = passes(30).plan.reasons
 
     assert (early, late) == ((), ("fenced by reap: the lease of run r1 is older than 8 hours",))
-    assert world.group["scalingConfig"]["desiredSize"] == 0
+    assert world.desired_size == 0
 
 
 def test_a_lease_of_another_run_under_its_name_is_none(world, start):
     start(hours=8)
-    world.put(lease_key("r1"), {**world.read(lease_key("r1")), "run": "r2"})
+    world.change(lease_key("r1"), run="r2")
     assert observe_fleet(world.clients, GUARDED, world.now).lease is None
 
 
@@ -362,7 +358,7 @@ def test_a_lease_that_is_not_there_is_none_and_said(world, start):
 
 
 def test_an_answer_that_is_none_of_the_services_is_unknown(world):
-    world.size({"minSize": 0, "desiredSize": 1})
+    world.want(1)
     odd = replace(
         world.clients, eks=SimpleNamespace(describe_nodegroup=lambda **_: {"ResponseMetadata": {}})
     )
@@ -375,7 +371,7 @@ def test_an_answer_that_is_none_of_the_services_is_unknown(world):
 
 
 def test_an_old_instance_leaves_eks_its_grace_where_the_lease_is_unknown(world):
-    raised(world)
+    world.want(1)
     world.down = {"s3"}
     world.advance(8 * 60)
     seen = replace(
@@ -387,7 +383,7 @@ def test_an_old_instance_leaves_eks_its_grace_where_the_lease_is_unknown(world):
 
 
 def test_an_unknown_lease_is_no_missing_one(world):
-    raised(world)
+    world.want(1)
     world.down = {"s3"}
     world.advance(60)
     assert why(world) == ""
@@ -450,7 +446,7 @@ def test_a_block_that_is_not_paid_is_never_idle(world, passes):
 
 
 def test_a_fleet_without_a_lease_does_not_use_its_block(world, passes):
-    raised(world)
+    world.want(1)
     assert passes(5, BLOCK).metrics["idle_block_minutes"] == 5
 
 

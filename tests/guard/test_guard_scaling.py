@@ -97,7 +97,7 @@ def test_a_start_raises_nothing_where_launches_cannot_be_resumed(released, start
     released.refuses = {"autoscaling.resume_processes": ["AccessDenied"]}
     with pytest.raises(ExternalError, match="resuming the launches"):
         start("r2")
-    assert released.group["scalingConfig"]["desiredSize"] == 0
+    assert released.desired_size == 0
 
 
 def test_a_new_fence_keeps_what_an_older_one_suspended(released, halt):
@@ -111,7 +111,7 @@ def test_a_node_group_without_our_tag_is_sized_by_its_instances_tag(world, start
     halt()
     passes(5)
 
-    assert (world.group["scalingConfig"]["desiredSize"], world.alive) == (0, [])
+    assert (world.desired_size, world.alive) == (0, [])
 
 
 def test_a_node_group_without_our_tag_says_which_stack_to_deploy(world, start, passes):

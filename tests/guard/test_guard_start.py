@@ -28,10 +28,6 @@ BLOCK = replace(
 CALLS = 22  # of a start that nothing disturbs; a test counts them
 
 
-def size(world):
-    return world.group["scalingConfig"]["desiredSize"]
-
-
 def test_the_lease_says_who_may_have_the_fleet_until_when(world, start):
     start("r1", hours=2)
 
@@ -78,7 +74,7 @@ def test_the_one_shot_stop_fires_at_the_deadline_and_needs_no_lambda(world, star
 def test_the_one_shot_stop_ends_the_fleet_with_everything_else_removed(world, start):
     start(hours=2)
     world.advance(123)
-    assert (world.fired, world.alive, size(world)) == (["stop-r1"], [], 0)
+    assert (world.fired, world.alive, world.desired_size) == (["stop-r1"], [], 0)
 
 
 def test_nothing_is_raised_before_lease_and_stop_are_there(world, start):
@@ -119,7 +115,7 @@ def refusal(start, words, error=InputError, **more):
 def test_a_start_behind_a_fence_is_refused(world, start, halt):
     halt("enough")
     result = refusal(start, "fenced by anna at 2026-11-21 08:00 UTC: enough")
-    assert (size(world), world.schedules, result.exit_code) == (0, {}, 2)
+    assert (world.desired_size, world.schedules, result.exit_code) == (0, {}, 2)
     assert "tandem stop --release --env home" in result.change
 
 
@@ -171,7 +167,7 @@ def test_a_name_that_makes_no_key_or_schedule_is_refused(world, start, run):
 @pytest.mark.parametrize("nodes", [0, -1, 3])
 def test_a_number_of_nodes_outside_of_the_limits_is_refused(world, start, nodes):
     refusal(start, f"{nodes}", nodes=nodes)
-    assert (world.schedules, size(world)) == ({}, 0)
+    assert (world.schedules, world.desired_size) == ({}, 0)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +178,7 @@ def test_a_number_of_nodes_outside_of_the_limits_is_refused(world, start, nodes)
 def test_a_run_outside_of_the_block_is_refused(world, start, starts, ends, hours):
     world.deploy_block(START + timedelta(hours=starts), START + timedelta(hours=ends))
     refusal(start, "the Capacity Block lasts from", hours=hours)
-    assert size(world) == 0
+    assert world.desired_size == 0
 
 
 def test_ec2_alone_says_until_when_a_block_lasts(world, start):
@@ -191,7 +187,7 @@ def test_ec2_alone_says_until_when_a_block_lasts(world, start):
     start(
         config=replace(GUARDED, block_starts=START, block_ends=START + timedelta(hours=4)), hours=8
     )
-    assert size(world) == 1
+    assert world.desired_size == 1
 
 
 def test_a_block_whose_end_ec2_does_not_say_now_raises_nothing(world, start):
@@ -199,7 +195,7 @@ def test_a_block_whose_end_ec2_does_not_say_now_raises_nothing(world, start):
     world.refuses["ec2.describe_capacity_reservations"] = ["UnauthorizedOperation"]
     with pytest.raises(ExternalError, match=r"reservation unknown \(UnauthorizedOperation"):
         start(hours=1)
-    assert (size(world), world.schedules) == (0, {})
+    assert (world.desired_size, world.schedules) == (0, {})
 
 
 @pytest.mark.parametrize("state", ["scheduled", "payment-failed", "expired", ""])
@@ -209,7 +205,7 @@ def test_a_block_from_which_nothing_can_be_launched_is_refused(world, start, sta
     # replaced, and Fleet is not deployed
     world.block.id = world.block.id if state else "cr-fedcba98765432100"
     refusal(start, state or "is not in this account and region", hours=1)
-    assert size(world) == 0
+    assert world.desired_size == 0
 
 
 def test_a_node_group_that_names_no_block_is_refused(start):
@@ -231,17 +227,17 @@ def test_a_node_group_that_is_not_active_is_refused(world, start, status):
 def test_a_node_group_that_lacked_capacity_before_may_be_raised_again(world, start):
     world.group["status"] = "DEGRADED"
     start(nodes=2)
-    assert size(world) == 2
+    assert world.desired_size == 2
 
 
 def test_a_fleet_that_somebody_raised_is_refused(world, start):
-    world.size({"minSize": 0, "desiredSize": 1})
+    world.want(1)
     refusal(start, "already at 1, without a lease")
 
 
 def test_a_fleet_that_still_goes_down_is_refused(world, start):
-    world.size({"minSize": 0, "desiredSize": 1})
-    world.size({"minSize": 0, "desiredSize": 0})
+    world.want(1)
+    world.want(0)
     refusal(start, r"without a lease: i-\w+ \(shutting-down\)")
 
 
@@ -251,7 +247,7 @@ def test_a_fleet_that_still_goes_down_is_refused(world, start):
 def test_a_start_that_cannot_see_raises_nothing(world, start, operation):
     world.down = {operation}
     assert refusal(start, "unknown", ExternalError).exit_code == 3
-    assert (size(world), world.objects) == (0, {})
+    assert (world.desired_size, world.objects) == (0, {})
 
 
 @pytest.mark.parametrize(
@@ -266,24 +262,24 @@ def test_a_start_that_cannot_see_raises_nothing(world, start, operation):
 def test_a_start_that_cannot_arm_raises_nothing_and_gives_its_lease_back(world, start, operation):
     world.down = {operation}
     refusal(start, "failed", ExternalError)
-    raised_size = size(world)
+    raised_size = world.desired_size
     world.down = set()
     start("r2")
 
-    assert (raised_size, size(world)) == (0, 1)
+    assert (raised_size, world.desired_size) == (0, 1)
 
 
 def test_a_schedule_that_is_not_as_it_was_asked_for_raises_nothing(world, start):
     later = {"ScheduleExpression": "at(2036-11-21T10:00:00)"}
     world.interrupt(lambda: world.schedules["stop-r1"].update(later), "scheduler.get_schedule")
     refusal(start, "not as it was asked for", ExternalError)
-    assert size(world) == 0
+    assert world.desired_size == 0
 
 
 def test_a_raise_that_fails_is_taken_back(world, start):
     world.refuses = {"eks.update_nodegroup_config": ["InternalFailure"]}
     refusal(start, "the node group was set to 0 again", ExternalError)
-    assert size(world) == 0
+    assert world.desired_size == 0
 
 
 # again, at once, and cut short
@@ -294,7 +290,11 @@ def test_the_same_run_gets_what_it_has_with_its_first_deadline(world, start):
     world.advance(30)
     again = start("r1", hours=2)
 
-    assert (again.was_present, again.lease.deadline, size(world)) == (True, first.lease.deadline, 1)
+    assert (again.was_present, again.lease.deadline, world.desired_size) == (
+        True,
+        first.lease.deadline,
+        1,
+    )
     assert world.calls["eks.update_nodegroup_config"] == 1
 
 
@@ -326,7 +326,7 @@ def test_a_start_that_dies_leaves_nothing_that_no_stop_ends(world, start, calls)
     with pytest.raises(Crash):
         start(hours=2)
     world.dies_after = None
-    raised_size = size(world)
+    raised_size = world.desired_size
 
     assert not raised_size or (lease_key("r1") in world.objects and "stop-r1" in world.schedules)
     world.advance(125)
@@ -343,7 +343,7 @@ def test_a_start_that_died_is_finished_by_the_same_run(world, start, calls):
     again = start(hours=2)
 
     assert (
-        size(world),
+        world.desired_size,
         again.lease.deadline in {START + timedelta(hours=2), START + timedelta(minutes=125)},
     ) == (
         1,
@@ -364,7 +364,7 @@ def test_a_stop_while_a_raise_is_under_way_has_the_last_word(world, start, halt,
         assert "enough" in str(told) or "came first" in str(told)  # noqa: PT017 - some come after the raise
     world.advance(3)
 
-    assert (size(world), world.alive) == (0, [])
+    assert (world.desired_size, world.alive) == (0, [])
 
 
 @pytest.mark.parametrize("call", range(1, CALLS + 1))
@@ -380,7 +380,7 @@ def test_of_two_starts_at_once_one_has_the_fleet(world, start, call):
 
     assert [item.lease.run for item in won_values] == [world.read(POINTER_KEY)["run"]]
     assert list(world.schedules) == [f"stop-{won_values[0].lease.run}"]
-    assert size(world) == 1
+    assert world.desired_size == 1
 
 
 def test_a_stop_that_was_lifted_while_a_raise_was_under_way_has_the_last_word(
@@ -388,7 +388,7 @@ def test_a_stop_that_was_lifted_while_a_raise_was_under_way_has_the_last_word(
 ):
     world.interrupt(lambda: (halt(), lift()), "scheduler.create_schedule")
     refusal(start, "the lease of run r1 was ended")
-    assert size(world) == 0
+    assert world.desired_size == 0
 
 
 @pytest.mark.parametrize(
@@ -399,7 +399,7 @@ def test_a_start_that_sleeps_past_its_deadline_leaves_the_fleet_at_0(world, star
     world.interrupt(lambda: world.advance(121), operation)
     refusal(start, "deadline")
     world.advance(3)
-    assert (size(world), world.alive) == (0, [])
+    assert (world.desired_size, world.alive) == (0, [])
 
 
 def test_a_schedule_that_scheduler_does_not_describe_arms_nothing_and_gives_the_lease_back(world):
@@ -409,4 +409,4 @@ def test_a_schedule_that_scheduler_does_not_describe_arms_nothing_and_gives_the_
     request = RaiseRequest(run="r1", hours=2, experiment=None, nodes=1, node_labels={}, who="anna")
     with pytest.raises(ExternalError, match="arming the one-shot stop failed"):
         raise_fleet(odd, GUARDED, request, world.now)
-    assert (size(world), world.read(POINTER_KEY)["run"]) == (0, None)
+    assert (world.desired_size, world.read(POINTER_KEY)["run"]) == (0, None)

@@ -23,10 +23,6 @@ WRITES = [
 ]
 
 
-def size(world):
-    return world.group["scalingConfig"]["desiredSize"]
-
-
 def test_a_stop_says_who_why_when_and_of_which_run(world, start, halt):
     start("r1")
     world.advance(10)
@@ -174,7 +170,7 @@ def test_two_stops_at_once_agree_on_one(world, start, halt, call):
     assert report.failures == ()
     assert world.read(FENCE_KEY)["who"] in {"anna", "budget"}
     assert report.fleet.fence.who == world.read(FENCE_KEY)["who"]
-    assert size(world) == 0
+    assert world.desired_size == 0
 
 
 def test_s3_out_of_reach_does_not_keep_the_fleet_up(world, start, halt):
@@ -183,7 +179,7 @@ def test_s3_out_of_reach_does_not_keep_the_fleet_up(world, start, halt):
     report = halt()
     world.advance(3)
 
-    assert (size(world), world.alive) == (0, [])
+    assert (world.desired_size, world.alive) == (0, [])
     assert any("stop.json" in failure for failure in report.failures)
     assert report.metrics["stop_failures"] == 1
 
@@ -219,7 +215,7 @@ def test_a_call_that_fails_once_is_made_good_by_the_next_pass(
     # asked again by the stop
     at_once = (operation, code) == ("eks.update_nodegroup_config", "ThrottlingException")
     assert (failed_failures == ()) == at_once
-    assert (world.alive, world.read(FENCE_KEY)["state"], size(world)) == ([], "stopped", 0)
+    assert (world.alive, world.read(FENCE_KEY)["state"], world.desired_size) == ([], "stopped", 0)
 
 
 @pytest.mark.parametrize("operation", [*READS, *WRITES])
@@ -235,7 +231,7 @@ def test_an_eks_that_does_not_describe_is_asked_for_0_all_the_same(world, start,
     start()
     world.down = {"eks.describe_nodegroup"}
     halt()
-    assert size(world) == 0
+    assert world.desired_size == 0
 
 
 def test_instances_that_cannot_be_listed_are_not_gone(world, start, halt, passes):
@@ -260,7 +256,7 @@ def test_a_fleet_raised_behind_the_fence_is_ended_and_cried_about(world, start, 
     passes(15)
 
     assert "raised again behind the stop" in report.failures[0]
-    assert (world.alive, size(world)) == ([], 0)
+    assert (world.alive, world.desired_size) == ([], 0)
 
 
 SPOILT = [
@@ -277,10 +273,10 @@ SPOILT = [
 
 @pytest.mark.parametrize("body", SPOILT, ids=lambda body: repr(body[:12]))
 def test_a_fence_that_cannot_be_understood_is_a_fence(world, passes, body):
-    world.size({"minSize": 0, "desiredSize": 1})
+    world.want(1)
     world.put(FENCE_KEY, body)
     passes(5)
-    assert (size(world), world.read(FENCE_KEY)["state"]) == (0, "stopped")
+    assert (world.desired_size, world.read(FENCE_KEY)["state"]) == (0, "stopped")
 
 
 @pytest.mark.parametrize(
@@ -288,12 +284,12 @@ def test_a_fence_that_cannot_be_understood_is_a_fence(world, passes, body):
 )
 @pytest.mark.parametrize("field", ["who", "why", "run"])
 def test_a_fence_says_nothing_that_people_cannot_be_told(world, halt, passes, field, said):
-    world.size({"minSize": 0, "desiredSize": 1})
+    world.want(1)
     halt()
-    world.put(FENCE_KEY, world.read(FENCE_KEY) | {field: said})
+    world.change(FENCE_KEY, **{field: said})
     report = passes(5)
 
-    assert (report.failures, world.told[-1]["subject"], size(world)) == (
+    assert (report.failures, world.told[-1]["subject"], world.desired_size) == (
         (),
         "Tandem home: fleet gone",
         0,
@@ -320,7 +316,7 @@ def test_a_fence_from_another_time_does_not_keep_what_eks_keeps(world, start, ha
     world.keeps = True
     start()
     halt()
-    world.put(FENCE_KEY, {**world.read(FENCE_KEY), "at": at})
+    world.change(FENCE_KEY, at=at)
     passes(20)
 
     assert (world.alive, world.read(FENCE_KEY)["state"]) == ([], "stopped")
@@ -343,7 +339,7 @@ def test_what_another_environment_keeps_in_the_same_bucket_is_none_of_ours(
     world.put(f"guard/other/{POINTER_KEY}", {"run": "r9"})
     report = passes(20, SHARED)
 
-    assert (report.plan.reasons, size(world)) == ((), 1)
+    assert (report.plan.reasons, world.desired_size) == ((), 1)
     assert {key for key in world.objects if not key.startswith("guard/other/")} == {
         "guard/home/lease.json",
         "guard/home/runs/r1/lease.json",
@@ -365,7 +361,10 @@ def strange(world) -> World:
 def test_a_node_group_of_another_is_not_touched(strange, halt, passes):
     halt()
     passes(120)
-    assert (size(strange), [machine.state for machine in strange.machines]) == (1, ["running"])
+    assert (strange.desired_size, [machine.state for machine in strange.machines]) == (
+        1,
+        ["running"],
+    )
     assert (
         strange.calls["eks.update_nodegroup_config"]
         == strange.calls["ec2.terminate_instances"]
@@ -376,7 +375,7 @@ def test_a_node_group_of_another_is_not_touched(strange, halt, passes):
 def test_a_node_group_nobody_knows_the_owner_of_is_not_touched(strange, halt):
     strange.down = {"eks.describe_nodegroup"}
     halt()
-    assert size(strange) == 1
+    assert strange.desired_size == 1
 
 
 def test_an_environment_without_a_fleet_is_stopped_at_once(world, halt):
@@ -409,7 +408,7 @@ def test_lifting_is_refused_while_an_instance_lives(world, start, halt, lift):
 def test_lifting_is_refused_while_the_group_wants_nodes(world, halt, lift):
     halt()
     world.no_capacity = True
-    world.size({"minSize": 0, "desiredSize": 1})
+    world.want(1)
 
     with pytest.raises(InputError, match="desired 1"):
         lift()

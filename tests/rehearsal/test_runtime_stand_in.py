@@ -8,12 +8,10 @@ process.
 from __future__ import annotations
 
 import io
-import json
 import os
 import signal
 import socket
 import subprocess
-import zipfile
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -26,17 +24,8 @@ from served import Served
 from rehearsal.checkpoint import RandomCheckpoint
 from rehearsal.runtime import inference_demo, vllm
 from rehearsal.runtime.installation import install_programs
-from tandem.artifacts.driver.folders import find_graphs
-from tandem.artifacts.tensor_file import read_tensor_file
 
-NXDI_ARTIFACT = {
-    "neuron_config.json",
-    "model.pt",
-    "weights/tp0_sharded_checkpoint.safetensors",
-    "weights/tp1_sharded_checkpoint.safetensors",
-}
-
-
+COMPILE = "inference_demo --model-type qwen3 --task-type causal-lm run"
 COMPILE_OPTIONS = (
     "--torch-dtype bfloat16 --tp-degree 2 --batch-size 4 --ctx-batch-size 1"
     " --max-context-length 1024 --seq-len 1024 --enable-bucketing --is-continuous-batching"
@@ -49,19 +38,15 @@ class Image:
     the environment."""
 
     def __init__(self, folder: Path, runtime: Any) -> None:
-        self.folder = folder
         self.native = runtime == "native"
         self.bin = install_programs(folder / "bin", runtime)
         self.target = folder / "models/target"
-        self.draft = folder / "models/draft"
         RandomCheckpoint().write(self.target)
-        RandomCheckpoint(layers=1, seed=1).write(self.draft)
         self.output = folder / "artifact"
-        self.cache = folder / "cache"
         self.environment = {
             "PATH": f"{self.bin}:/usr/bin:/bin",
             "BASE_COMPILE_WORK_DIR": str(folder / "work"),
-            "NEURON_COMPILE_CACHE_URL": str(self.cache),
+            "NEURON_COMPILE_CACHE_URL": str(folder / "cache"),
             "NEURON_LOGICAL_NC_CONFIG": "2",
             **(
                 {"VLLM_CACHE_ROOT": str(self.output), "NEURON_SKIP_EFA_AFFINITY": "1"}
@@ -69,33 +54,6 @@ class Image:
                 else {}
             ),
         }
-
-    def compile_command(self, *more: str) -> list[str]:
-        return [
-            *[
-                "inference_demo",
-                "--model-type",
-                "qwen3",
-                "--task-type",
-                "causal-lm",
-                "run",
-                "--model-path",
-            ],
-            str(self.target),
-            "--compiled-model-path",
-            str(self.output),
-            *COMPILE_OPTIONS.split(),
-            *more,
-        ]
-
-    def fused(self) -> list[str]:
-        return [
-            "--draft-model-path",
-            str(self.draft),
-            "--enable-fused-speculation",
-            "--speculation-length",
-            "7",
-        ]
 
     def serve_command(self, *more: str, port: int = 0) -> list[str]:
         return [
@@ -132,30 +90,9 @@ class Image:
                 signal.signal(signal.SIGTERM, hears)
         return subprocess.CompletedProcess(command, code, output.getvalue())
 
-    def start(self, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a program in a process of its own."""
-        return subprocess.run(
-            command,
-            env={**self.environment, **variables},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-
-    def compile(self, *more: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return self.run(self.compile_command(*more), **variables)
-
-    @property
-    def config(self) -> dict[str, Any]:
-        return json.loads((self.output / "neuron_config.json").read_text())
-
-    @property
-    def files(self) -> set[str]:
-        return {
-            str(path.relative_to(self.output)) for path in self.output.rglob("*") if path.is_file()
-        }
+    def compile(self) -> subprocess.CompletedProcess[str]:
+        models = ["--model-path", str(self.target), "--compiled-model-path", str(self.output)]
+        return self.run([*COMPILE.split(), *models, *COMPILE_OPTIONS.split()])
 
 
 @pytest.fixture
@@ -174,33 +111,6 @@ def serving(image: Image, *more: str, **variables: str) -> Served:
 def endless(*_: object) -> int:
     """Stand in for serving, which nobody would end in this process."""
     pytest.fail("it serves, where it was to end before")
-
-
-def test_the_first_line_says_that_it_is_no_runtime(nxdi: Image) -> None:
-    run = nxdi.run([*nxdi.serve_command(), "--nonsense"])
-    assert run.stdout.startswith("STAND-IN: this is no ")
-
-
-def test_a_compile_leaves_the_files_of_nxd_inference(nxdi: Image) -> None:
-    run = nxdi.start(nxdi.compile_command())
-
-    assert (run.returncode, nxdi.files) == (0, NXDI_ARTIFACT)
-    assert zipfile.ZipFile(nxdi.output / "model.pt").testzip() is None
-    assert "rank_util.rank" in read_tensor_file(
-        nxdi.output / "weights/tp1_sharded_checkpoint.safetensors"
-    )
-    assert [graph.state for graph in find_graphs(nxdi.cache)] == ["finished"] * 2
-
-
-def test_a_fused_draft_is_nested_with_settings_of_its_own(nxdi: Image) -> None:
-    nxdi.compile(*nxdi.fused())
-
-    settings = nxdi.config["neuron_config"]
-    draft_config = nxdi.config["fused_spec_config"]["draft_config"]
-    draft_settings = draft_config["neuron_config"]
-    assert (settings["speculation_length"], settings["kv_cache_tiling"]) == (7, True)
-    assert (draft_settings["speculation_length"], draft_settings["tp_degree"]) == (0, 2)
-    assert draft_config["num_hidden_layers"] == 1
 
 
 @pytest.mark.parametrize("damage", ["config.json", "model.safetensors.index.json", "shard"])
@@ -234,14 +144,6 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Image:
     image = Image(tmp_path_factory.mktemp("warm"), "native")
     assert "2 graphs compiled" in serving(image).end()
     return image
-
-
-def test_a_native_server_with_a_full_cache_compiles_nothing(warm: Image) -> None:
-    log = serving(warm, VLLM_NEURON_DISABLE_WARMUP_COMPILE="1").end()
-    assert "0 graphs compiled, 2 from the cache" in log
-    graphs = list(find_graphs(warm.output))
-    assert [graph.state for graph in graphs] == ["finished"] * 2
-    assert {graph.folder.parent for graph in graphs} == {warm.output / "neuron/compile_cache"}
 
 
 def test_a_miss_is_fatal_where_the_server_may_not_compile(warm: Image) -> None:
