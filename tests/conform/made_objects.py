@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from account_rights import list_resources
 from api_store import LABEL, MADE, ApiStore
-from foreign_pods import UNDECLARED, delete_foreign_pods
 from given_manifests import GivenManifests
 from named_cluster import NamedCluster, Object
+from withdrawn_rights import UNDECLARED
 
 from rehearsal.run.node_bridge import DRIVER
 from tandem.declarations.catalogue import load_catalogue
@@ -68,7 +68,6 @@ class MadeObjects:
     def delete_all(self) -> None:
         """Delete all that this tool makes; nothing that is there is no fault."""
         self.delete_manifests()
-        delete_foreign_pods(self.cluster)
         self.delete_nodes()
         self.cluster.run("delete", "namespaces,deviceclasses", *_OWN)
 

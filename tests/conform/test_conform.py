@@ -13,7 +13,6 @@ from both_apis import look_at_named, look_at_rehearsal
 from bound_tokens import wait_for_refusal
 from declared_post import NAME as POST
 from declared_post import NAMESPACE
-from foreign_pods import run_foreign_pods
 from given_manifests import WAYS, list_environments
 from neuron_claims import read_replicas, read_server_devices
 from played_nodes import play_nodes
@@ -35,14 +34,6 @@ ENVIRONMENTS = list_environments()
 TITLES = [account.title for account in list_accounts(NAMESPACE)]
 
 
-def test_pods_of_others_before_the_first_apply(cluster, play, record_property):
-    """Makes a Pod, a Deployment, a Job and a DaemonSet in default, kube-system and a namespace
-    nobody declared."""
-    with play() as kubelets:
-        play_nodes(kubelets)
-        record_property("running pods", run_foreign_pods(cluster))
-
-
 def test_a_withdrawn_right_is_pruned(cluster, monkeypatch, record_property):
     """Applies a right as the CDK's handler does, then a manifest without it, with the handler's
     settings of kubectl."""
@@ -62,22 +53,18 @@ def test_a_withdrawn_right_is_pruned(cluster, monkeypatch, record_property):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_manifests_are_taken_twice(cluster, environments, play, record_property, name, way):
-    """Applies strictly, folder by folder, then whole, and looks for a difference; pods of others
-    between and after."""
+def test_manifests_are_taken_twice(environments, play, record_property, name, way):
+    """Applies strictly, folder by folder, then whole, and looks for a difference."""
     manifests = environments[name]
     with play() as kubelets:
         play_nodes(kubelets)
         try:
             first = manifests.apply_parts(way)
-            pods = run_foreign_pods(cluster)
             second = manifests.apply(way)
             difference = manifests.find_difference(way)
-            pods += run_foreign_pods(cluster)
         finally:
             manifests.delete()
     record_property("objects", sum(first.values()))
-    record_property("pods of others", pods)
     record_property("of kinds that are not there", dict(manifests.absent))
     assert difference == ""
     assert set(second) <= {"unchanged", "serverside-applied"}, second

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from foreign_pods import UNDECLARED
 from named_cluster import Object
 
 PRUNE_LABEL = "tandem.conform/withdrawn"
 NAME = "tandem-withdrawn"
+UNDECLARED = "tandem-undeclared"  # a namespace named as an experiment's, of which no manifest knows
 
 
 def list_withdrawn() -> list[Object]:
