@@ -7,9 +7,8 @@ from datetime import timedelta
 
 import pytest
 from guard_world import EC2_TAKES, START
-from virtual_world import ARTIFACTS, MODELS, VirtualWorld
+from virtual_world import FULL_BUCKET, VirtualWorld, at_step
 
-FULL_BUCKET = {*MODELS.values(), *ARTIFACTS.values()}
 OLD_END = START + timedelta(hours=3)
 DAY = timedelta(days=1)
 
@@ -17,7 +16,7 @@ DAY = timedelta(days=1)
 def reach_second_lease():
     """Return a world whose run waits at zero after a first lease, at most as long as its block of
     three hours."""
-    world = VirtualWorld(stored=set(FULL_BUCKET))
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.account.deploy_block(START, OLD_END)
     world.ask(hours=1.5, rounds=60)
     assert world.live()["state"] == "waiting"
@@ -61,10 +60,10 @@ def test_run_whose_nodes_eks_takes_at_the_old_end_ends_at_zero_with_the_reason()
 
 
 def test_run_whose_block_ends_early_is_at_zero_before_ec2_takes_the_node():
-    world = VirtualWorld(stored=set(FULL_BUCKET))
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.account.deploy_block(START, START + DAY)
     world.ask(hours=8, rounds=40)
-    world.live(until=lambda seen: any(step == "round-00001" for step, _, _ in seen.list_steps()))
+    world.live(until=at_step("round-00001"))
     block = world.account.block
     block.ends = world.account.now + timedelta(minutes=90)
     record = world.live()
@@ -76,13 +75,13 @@ def test_run_whose_block_ends_early_is_at_zero_before_ec2_takes_the_node():
 
 
 def test_run_whose_reaper_gets_no_word_of_an_extension_ends_by_the_plan():
-    world = VirtualWorld(stored=set(FULL_BUCKET))
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.account.deploy_block(START, OLD_END)
     block = world.account.block
     block.ends += DAY
     block.scale_down_at += DAY
     world.ask(hours=8, rounds=40)
-    world.live(until=lambda seen: any(step == "round-00001" for step, _, _ in seen.list_steps()))
+    world.live(until=at_step("round-00001"))
     world.account.down.add("ec2.describe_capacity_reservations")
     record = world.live()
 

@@ -7,7 +7,6 @@ lives for hours. SEED=N of `make proof` repeats a proof.
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from collections import Counter
@@ -16,9 +15,9 @@ from datetime import timedelta
 
 import pytest
 from frozen_runners import ABSENCE_HOURS, FreezePlan, FrozenWorld, sum_node_minutes
-from virtual_world import ARTIFACTS, MODELS
+from runner_kills import draw_seed
+from virtual_world import FULL_BUCKET
 
-FULL_BUCKET = {*MODELS.values(), *ARTIFACTS.values()}
 FREEZES = 20
 PROOF_LIVES = 500
 MAX_ENDED = 2
@@ -82,7 +81,7 @@ def live_frozen(seed: int, *, is_absent: bool | None = None) -> FrozenLife:
     """Live a run to its end, and until every frozen runner has woken."""
     plan = plan_freezes(seed, is_absent=is_absent)
     chance = plan.chance
-    world = FrozenWorld(plan, stored=set(FULL_BUCKET) if chance.random() < 0.7 else set())
+    world = FrozenWorld(plan, stored=FULL_BUCKET if chance.random() < 0.7 else set())
     world.ask(rounds=4, control_rounds=chance.choice((0, 1)), starts=chance.choice((1, 1, 2)))
     try:
         return FrozenLife(world, world.live_on())
@@ -132,8 +131,7 @@ def test_hours_without_a_runner_are_told_as_they_were(seed):
 
 @pytest.mark.proof
 def test_ten_thousand_freezes():
-    base = int(os.environ.get("TANDEM_PROOF_SEED") or random.SystemRandom().randrange(1 << 30))
-    sys.stderr.write(f"\nfrozen runners: SEED={base}\n")
+    base = draw_seed("frozen runners")
     counts = Counter[str]()
     untrue = list[str]()
     ends = list[str]()

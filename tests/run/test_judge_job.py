@@ -78,20 +78,6 @@ def test_the_judge_stores_verdict_report_and_the_run_s_files(
     assert len(job.list("published/")) == 3
 
 
-def test_judgment_has_the_evidence_of_its_candidate(
-    judgment_run: tuple[RunJobs, dict[str, Any]],
-) -> None:
-    job, _ = judgment_run
-    rows = [
-        row for row in json.loads(job.read("verdict.json"))["cells"] if row["metric"] == "e2e_ms"
-    ]
-    names = [f"{row['class']}, concurrency {row['load']['concurrency']}" for row in rows]
-    evidence = json.loads(job.read("judgment.json"))["evidence"]
-    assert evidence["speed_ups"] == dict(
-        zip(names, [row["speed_up"]["value"] for row in rows], strict=True)
-    )
-
-
 def test_goodput_of_a_candidate_is_in_tokens_per_usd(
     judgment_run: tuple[RunJobs, dict[str, Any]],
 ) -> None:
@@ -352,18 +338,6 @@ def test_the_post_s_claims_are_answered_from_llmperf_too(job: RunJobs, tmp_path:
     assert {"llmperf/manifest.json", "llmperf/records.jsonl"} < set(list_files(job))
     folder = download_results(job.store, "post", "fall-1", tmp_path / "run", tuple(job.confirmed))
     assert "the post's claims (why: claims.json" in run_report(str(folder), "--verbose")
-
-
-@pytest.mark.parametrize("simulated", [True, None])
-def test_no_claim_is_answered_from_llmperf_of_servers_that_may_be_simulated(
-    job: RunJobs, tmp_path: Path, *, simulated: bool | None
-) -> None:
-    put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
-    put_llmperf(job, tmp_path / "llmperf", simulated=simulated)
-    job.judge(llmperf_job=LLMPERF_JOB, **POST_CLAIMS)
-    claims = json.loads(job.read("claims.json"))["claims"]
-    assert claims
-    assert not any("llmperf's own" in claim["text"] for claim in claims)
 
 
 def test_llmperf_that_left_no_records_is_a_note(job: RunJobs, tmp_path: Path) -> None:

@@ -4,12 +4,11 @@ else."""
 from __future__ import annotations
 
 import pytest
-from virtual_world import ARTIFACTS, BASELINE, MODELS, NAMESPACE, RUN, VirtualWorld
+from virtual_world import BASELINE, FULL_BUCKET, NAMESPACE, RUN, VirtualWorld, reach
 
 from tandem.guard.fleet_start import RaiseRequest, raise_fleet
 from tandem.run.jobs import RUN_LABEL
 
-STORED = {*MODELS.values(), *ARTIFACTS.values()}
 BEAT_LOOKS = 3
 
 
@@ -38,7 +37,7 @@ def look_on(world):
 @pytest.fixture
 def idle_world():
     """A world whose run is judged."""
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.ask()
     assert world.live()["state"] == "judged"
     return world
@@ -58,12 +57,6 @@ def test_a_job_of_a_run_that_is_over_is_deleted(idle_world):
     assert list_jobs(idle_world) == []
 
 
-def test_a_deleted_job_is_told(idle_world):
-    put_job(idle_world, "late", {RUN_LABEL: RUN})
-    look_on(idle_world)
-    assert f"Job {NAMESPACE}/late is deleted: its run {RUN} is over" in idle_world.log
-
-
 def test_a_job_of_nobody_stays(idle_world):
     put_job(idle_world, "by-hand", {})
     look_on(idle_world)
@@ -71,11 +64,7 @@ def test_a_job_of_nobody_stays(idle_world):
 
 
 def test_job_of_another_run_is_deleted():
-    world = VirtualWorld(stored=set(STORED))
-    world.ask()
-    world.live(
-        until=lambda seen: any(step.startswith("round-") for step, _, _ in seen.list_steps())
-    )
+    world = reach("round-")
     put_job(world, "late", {RUN_LABEL: "former"})
     look_on(world)
     jobs = list_jobs(world)
@@ -101,7 +90,7 @@ def test_a_server_under_a_lease_by_hand_stays(idle_world):
 
 
 def test_a_server_of_an_experiment_that_never_ran_stays():
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=FULL_BUCKET)
     scale_up(world)
     look_on(world)
     assert read_replicas(world) == 1

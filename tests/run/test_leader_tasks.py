@@ -83,17 +83,6 @@ def test_leader_wins_by_the_task(first_leads):
     assert decision["output_note"]
 
 
-def test_candidate_behind_says_why_it_was_not_asked(first_leads):
-    _, decision = first_leads
-    behind = next(row for row in decision["candidates"] if row["state"] == "rejected")
-    assert "No task was asked. The reason: it is " in behind["reason"]
-
-
-def test_figures_of_a_candidate_behind_are_used(first_leads):
-    _, decision = first_leads
-    assert all(row["speed_up"] for row in decision["candidates"])
-
-
 def test_later_leader_answers_too():
     world, decision = live_leader(0.7, 0.9)
     assert [state for state, _ in world.list_quality()] == ["done", "done"]

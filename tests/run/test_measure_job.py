@@ -130,19 +130,6 @@ def test_rounds_of_several_jobs_are_the_requests_of_one(rebuilt: Path, single: P
     assert list_turns(rebuilt) == list_turns(single)
 
 
-def test_rounds_of_several_jobs_are_the_folder_of_one(rebuilt: Path, single: Path) -> None:
-    manifests = [json.loads((folder / "manifest.json").read_text()) for folder in (rebuilt, single)]
-    changing = {"created_utc", "clock", "resumed", "host", "warm_up", "notes", "ended"}
-    first, second = (
-        {name: value for name, value in manifest.items() if name not in changing}
-        for manifest in manifests
-    )
-
-    assert first == second
-    assert len(manifests[0]["resumed"]) == 2
-    assert [line["round"] for line in read_lines(rebuilt, "rounds.jsonl")] == [0, 1, 2]
-
-
 def test_the_rebuilt_folder_keeps_the_bytes_of_each_round(full_run: RunJobs, rebuilt: Path) -> None:
     parts = [full_run.read(f"rounds/0000{number}/1/records.jsonl") for number in range(3)]
     assert (

@@ -10,7 +10,14 @@ import msgspec
 import pytest
 from sweep_life import HOURS, LARGE, VARIANTS, SmallSweep
 from test_sweep_life import find_states, live
-from virtual_world import ARTIFACTS, BASELINE, EXPERIMENT, MODELS, RUN, VARIANT, VirtualWorld
+from virtual_world import (
+    BASELINE,
+    EXPERIMENT,
+    FULL_BUCKET,
+    RUN,
+    VARIANT,
+    VirtualWorld,
+)
 
 from rehearsal.cluster.pods import PodScript
 from tandem.artifacts.archive import build_archive
@@ -18,9 +25,7 @@ from tandem.declarations.experiment import QualityTask
 from tandem.declarations.names import task_set_key
 from tandem.judge.sweep_record import TaskWord
 from tandem.run.run_values import LeaseSpan, StepRecord, count_paid_s
-from tandem.run.run_world import RunEndError
 
-FULL_BUCKET = frozenset({*MODELS.values(), *ARTIFACTS.values()})
 JOB = "tandem-quality"
 NAMESPACE = "tandem-post"
 ARCHIVE = build_archive({"items.jsonl": b"{}"})
@@ -36,7 +41,7 @@ class AskedWorld(VirtualWorld):
 
     def __init__(self):
         self.asked: list[str] = []
-        super().__init__(stored=set(FULL_BUCKET))
+        super().__init__(stored=FULL_BUCKET)
 
     def read_step(self, name):
         """Return a step as the journal has it."""
@@ -71,16 +76,6 @@ def run_experiment(*, is_stored=True, script=None, leaves_answers=False, **field
 def tasks_run():
     """A run whose tasks were answered."""
     return run_experiment()
-
-
-def test_tasks_are_asked_after_the_rounds(tasks_run):
-    world, _ = tasks_run
-    steps = [row[0] for row in world.list_steps()]
-    assert steps[steps.index("quality") - 1 : steps.index("quality") + 2] == [
-        "round-00004",
-        "quality",
-        "judge",
-    ]
 
 
 def test_both_servers_are_asked(tasks_run):
@@ -130,31 +125,6 @@ def test_failure_costs_the_quality_alone(exit_code, attempts):
     assert (world.judged.quality_job, bool(world.judged.quality_fault)) == ("", True)
 
 
-def test_server_that_is_not_as_declared_costs_the_quality_alone(monkeypatch):
-    def refuse(_):
-        raise RunEndError("what runs is not what is declared", "void")
-
-    world = AskedWorld()
-    world.account.put(task_set_key("letters", SHA256), ARCHIVE)
-    world.ask()
-    world.live(
-        until=lambda seen: any(
-            step == "round-00004" and state == "done" for step, state, _ in seen.list_steps()
-        )
-    )
-    monkeypatch.setattr("tandem.run.round_steps.check_servers", refuse)
-    assert (world.live()["state"], world.read_step("quality")["note"]) == (
-        "judged",
-        "what runs is not what is declared",
-    )
-
-
-def test_last_words_of_the_job_are_the_reason():
-    log = '{"level": "error", "event": "the set is damaged", "change": "store it again"}\n'
-    world, _ = run_experiment(script=PodScript(run_s=60, exit_code=2, log=log))
-    assert world.read_step("quality")["note"] == "the set is damaged; store it again"
-
-
 LEASES = [
     LeaseSpan(
         name="a",
@@ -202,22 +172,6 @@ def test_minutes_with_nodes_count_once(spans, minutes):
 def test_answers_that_never_come_are_given_up():
     world, record = run_experiment(script=PodScript(run_s=None), hours=8)
     assert (record["state"], world.read_step("quality")["state"]) == ("judged", "skipped")
-
-
-def test_end_of_a_lease_asks_again():
-    world = AskedWorld()
-    world.account.put(task_set_key("letters", SHA256), ARCHIVE)
-    world.scripts[JOB] = PodScript(run_s=3 * 3600)
-    world.ask(hours=3)
-    assert world.live()["state"] == "waiting"
-    del world.scripts[JOB]
-    world.ask("resume", hours=3)
-    record = world.live()
-    assert (record["state"], len(record["leases"]), world.read_step("quality")["state"]) == (
-        "judged",
-        2,
-        "done",
-    )
 
 
 @pytest.fixture(scope="module")

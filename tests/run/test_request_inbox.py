@@ -8,18 +8,16 @@ from datetime import timedelta
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
-from virtual_world import ARTIFACTS, MODELS, RUN, WHO, VirtualWorld
+from virtual_world import FULL_BUCKET, RUN, WHO, VirtualWorld
 
 from rehearsal.cluster.pods import PodScript
 from tandem.run.journal import LostRunError
 from tandem.run.run_keys import request_key, run_record_key
 
-FULL_BUCKET = {*MODELS.values(), *ARTIFACTS.values()}
-
 
 @pytest.fixture
 def world():
-    return VirtualWorld(stored=set(FULL_BUCKET))
+    return VirtualWorld(stored=FULL_BUCKET)
 
 
 def refuse(world, key):
@@ -115,14 +113,6 @@ def test_resume_of_a_run_that_does_not_wait(world):
     assert "only a waiting run can be resumed" in world.read_answer(key)["reason"]
 
 
-def test_answered_request_is_never_looked_at_again(world):
-    key = world.ask(environment="other")
-    world.look()
-    answer = world.account.objects[key.replace(".json", ".answer.json")]
-    world.look()
-    assert world.account.objects[key.replace(".json", ".answer.json")] == answer
-
-
 def test_two_runners_the_first_loses(world):
     world.look()
     first = world.runner
@@ -134,7 +124,7 @@ def test_two_runners_the_first_loses(world):
 
 
 def test_waiting_run_may_be_cancelled():
-    world = VirtualWorld(stored=set(FULL_BUCKET))
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.scripts["tandem-measure"] = type(world.DEFAULTS["tandem-measure"])(run_s=1500)
     world.ask(hours=2)
     assert world.live()["state"] == "waiting"
@@ -190,26 +180,6 @@ def test_run_whose_answer_was_lost_goes_on(world):
     assert world.live()["state"] == "judged"
 
 
-def test_run_that_another_runner_began_meanwhile_is_found(world):
-    world.look()
-    former = world.runner
-    world.runner = world.start_runner()
-    world.look()
-    world.ask()
-    with pytest.raises(LostRunError):  # it beats before it takes anything
-        former.look()
-    assert world.live()["state"] == "judged"
-
-
-@pytest.mark.parametrize("stem", ["unreadable", "x" * 900])
-def test_one_bad_request_holds_nothing_up(world, stem):
-    world.ask()
-    bad_key = world.ask(run="other", stem=stem)
-    deny_reads(world, bad_key)
-    assert world.live()["state"] == "judged"
-    assert sum(bad_key in line for line in world.log) == (stem == "unreadable")
-
-
 def put_junk(world, count):
     return [put(world, b"no", stem=f"junk-{number:03}") for number in range(count)]
 
@@ -253,15 +223,6 @@ def test_request_that_cannot_be_read_lets_later_ones_go_first(world):
     for _ in range(3):
         world.look()
     assert all(map(world.read_answer, junk_keys))
-
-
-def test_unreadable_cancel_lets_a_run_go_first(world):
-    cancel_key = world.ask("cancel")
-    deny_reads(world, cancel_key)
-    run_key = world.ask(run="other")
-    for _ in range(2):
-        world.look()
-    assert world.read_answer(run_key)["is_accepted"]
 
 
 def test_cancel_of_an_unreadable_run_is_refused(world):

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -123,15 +123,6 @@ def test_a_job_gets_its_task_its_folder_and_a_region(monkeypatch: pytest.MonkeyP
     assert os.environ["AWS_DEFAULT_REGION"] == "us-east-2"
 
 
-def test_serve_calls_the_runner_and_reads_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = list[tuple[Any, ...]]()
-    runner = ModuleType("tandem.run.runner")
-    runner.serve_requests = lambda *arguments: calls.append(arguments) or 3  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "tandem.run.runner", runner)
-    assert main(["serve", "--environment", "post-us-east-2", "--specs", "/specs"]) == 3
-    assert calls == [("post-us-east-2", Path("/specs"))]
-
-
 @pytest.mark.parametrize(("poll_s", "paused_s"), [(None, 10.0), ("0.5", 1.0)])
 def test_a_rehearsal_shortens_the_runner_s_pauses(
     monkeypatch: pytest.MonkeyPatch, poll_s: str | None, paused_s: float
@@ -144,13 +135,6 @@ def test_a_rehearsal_shortens_the_runner_s_pauses(
     waits = list[float]()
     _pause(SimpleNamespace(wait=waits.append), 10)  # type: ignore[arg-type]
     assert waits == [paused_s]
-
-
-@pytest.mark.parametrize("arguments", [[], ["serve"], ["run"], ["measure", "--round", "1"]])
-def test_other_arguments_are_refused_with_2(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 2
 
 
 def test_a_job_that_measures_loads_neither_judge_nor_cluster() -> None:

@@ -6,23 +6,14 @@ from __future__ import annotations
 import copy
 
 import pytest
-from virtual_world import ARTIFACTS, MODELS, NAMESPACE, RUN, VirtualWorld
+from virtual_world import NAMESPACE, RUN, reach
 
 from tandem.run.jobs import name_job
 from tandem.run.run_keys import mark_jobs
 
-FULL_BUCKET = frozenset({*MODELS.values(), *ARTIFACTS.values()})
 MEASURE = "tandem-measure"
 JUDGE = "tandem-judge"
 LLMPERF = "qwen-llmperf"
-
-
-def reach(step, **fields):
-    """Return a world in which the run has begun a step."""
-    world = VirtualWorld(stored=set(FULL_BUCKET))
-    world.ask(**fields)
-    world.live(until=lambda seen: any(name == step for name, _, _ in seen.list_steps()))
-    return world
 
 
 def delete_cron_job(world, name):
@@ -60,17 +51,6 @@ def test_step_goes_on_when_its_cron_job_is_back(cron_job, minutes):
     look_for(world, minutes)
     restore()
     assert (world.live()["state"], world.is_empty) == ("judged", True)
-
-
-def test_step_says_which_cron_job_it_waits_for():
-    world = reach("round-00002")
-    delete_cron_job(world, JUDGE)
-    look_for(world, 30)
-    note = world.find_step("judge")[2]
-    assert (
-        note
-        == f"tries again: namespace {NAMESPACE} lacks CronJob {JUDGE}: deploy or sync the manifests"
-    )
 
 
 def test_missing_judge_names_the_way_to_a_verdict():

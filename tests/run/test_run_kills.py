@@ -10,16 +10,22 @@ minutes is fenced by the reaper. SEED=N of `make proof` repeats a proof.
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import pytest
-from virtual_world import ARTIFACTS, BASELINE, LOOK_S, MODELS, RUN, VARIANT, VirtualWorld
+from runner_kills import RunnerKills, calm, draw_seed
+from virtual_world import (
+    BASELINE,
+    FULL_BUCKET,
+    LOOK_S,
+    RUN,
+    VARIANT,
+    VirtualWorld,
+)
 
-FULL_BUCKET = {*MODELS.values(), *ARTIFACTS.values()}
 PROOF_KILLS = 2000
 PROOF_KILLS_A_LIFE = 10
 SHORT_LIVES = 3
@@ -28,6 +34,7 @@ MAX_DISRUPTIONS = 2
 # a drain and two late steps after it stay within the ten minutes that a server has for its devices
 MAX_DRAIN_S = 180
 LATE_S = (1, 60, 120, 150)
+GAPS = (1, 3, 10, 30, 60, 150, 300)  # calls from one kill to the next
 SERVING_STEPS = ("compile", "serve", "ready", "check", "round-", "restart-")
 
 
@@ -107,7 +114,7 @@ class KilledLife:
 def live_with_kills(seed: int, kills: int) -> KilledLife:
     """Live a run whose runner is killed so often, and whose nodes are disrupted."""
     chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
-    world = VirtualWorld(stored=set(FULL_BUCKET) if chance.random() < 0.7 else set())
+    world = VirtualWorld(stored=FULL_BUCKET if chance.random() < 0.7 else set())
     if chance.random() < 0.3:
         world.account.odds = {"*": 0.03}
     if chance.random() < 0.3:
@@ -115,36 +122,14 @@ def live_with_kills(seed: int, kills: int) -> KilledLife:
     world.account.chance = chance
     world.ask(rounds=4, control_rounds=chance.choice((0, 1)), starts=chance.choice((1, 1, 2)))
     disruptions = Disruptions(chance)
-    kills_left = kills
-    done = 0
+    runner_kills = RunnerKills(chance, GAPS, kills)
 
-    def disturb(seen: VirtualWorld) -> bool:
-        nonlocal kills_left, done
-        disruptions.happen(seen)
-        if seen.account.dies_after is None:
-            done = seen.runner_number - 1
-            if kills_left:
-                kills_left -= 1
-                seen.account.dies_after = chance.choice((1, 3, 10, 30, 60, 150, 300))
-        for machine in seen.account.alive:
-            assert machine.state == "shutting-down" or is_guarded(seen), (
-                "an instance without lease and armed stop"
-            )
-        return False
+    def disturb(world: VirtualWorld) -> None:
+        disruptions.happen(world)
+        runner_kills.look(world)
 
-    record = world.live(until=disturb)
-    world.account.dies_after = None
-    world.account.odds = {}
-    world.account.loses = 0
-    for _ in range(10):
-        world.look()
-    return KilledLife(world, world.read_run() or record, done, disruptions.seen)
-
-
-def is_guarded(world: VirtualWorld) -> bool:
-    """Tell whether a lease leads to an armed one-shot stop."""
-    run = (world.account.read("lease.json") or {}).get("run")
-    return run is not None and f"stop-{run}" in world.account.schedules
+    world.live(until=disturb)
+    return KilledLife(world, calm(world), runner_kills.done, disruptions.seen)
 
 
 def hold_life(seed: int, kills: int) -> KilledLife:
@@ -163,7 +148,6 @@ def hold_life(seed: int, kills: int) -> KilledLife:
     assert sorted(number for number, _ in world.judged.confirmed) == list(
         range(record["rounds_total"])
     )
-    assert len([key for key in world.account.objects if key == f"runs/{RUN}/run.json"]) == 1
     return life
 
 
@@ -184,7 +168,7 @@ def hold_fenced_life(seed: int, life: KilledLife) -> None:
 
 def live_without_raise() -> KilledLife:
     """Live a run whose raise EKS throttles until the reaper fences its lease."""
-    world = VirtualWorld(stored=set(FULL_BUCKET))
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.account.odds = {"eks.update_nodegroup_config": 1}
     world.ask()
     return KilledLife(world, world.live(), 0, Counter())
@@ -201,8 +185,7 @@ def test_killed_runner_leaves_nothing(seed):
 
 @pytest.mark.proof
 def test_two_thousand_kills():
-    base = int(os.environ.get("TANDEM_PROOF_SEED") or random.SystemRandom().randrange(1 << 30))
-    sys.stderr.write(f"\nkills of the runner: SEED={base}\n")
+    base = draw_seed("kills of the runner")
     kills = lives = passes = fence_lives = 0
     events = Counter[tuple[str, str]]()
     while kills < PROOF_KILLS:  # some lives end before all that was planned

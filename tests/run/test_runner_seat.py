@@ -6,24 +6,18 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from virtual_world import ARTIFACTS, BASELINE, MODELS, NAMESPACE, RUN, VirtualWorld
+from virtual_world import BASELINE, NAMESPACE, RUN, reach
 
 from tandem.run.journal import LostRunError, ObjectFile, RunJournal
 from tandem.run.run_values import RunnerBeat
 from tandem.run.run_world import RunEndError
-
-FULL_BUCKET = {*MODELS.values(), *ARTIFACTS.values()}
 
 
 class ReplacedRunner:
     """A run in a round, and the runner that had it until another one took over."""
 
     def __init__(self) -> None:
-        self.world = VirtualWorld(stored=set(FULL_BUCKET))
-        self.world.ask()
-        self.world.live(
-            until=lambda seen: any(step.startswith("round-") for step, _, _ in seen.list_steps())
-        )
+        self.world = reach("round-")
         self.stale = self.world.runner
         self.world.runner = self.world.start_runner()
         self.world.look()
@@ -96,11 +90,7 @@ def test_an_act_leaves_the_beat_of_the_other_runner(replacement):
 def test_end_is_seen_while_the_journal_is_read():
     """An end is written before its step is marked as failed, so a reading that lists too early is
     read on."""
-    world = VirtualWorld(stored=set(FULL_BUCKET))
-    world.ask()
-    world.live(
-        until=lambda seen: any(step.startswith("round-") for step, _, _ in seen.list_steps())
-    )
+    world = reach("round-")
     replacement = ReplacedRunner.__new__(ReplacedRunner)
     replacement.world = world
     replacement.stale = world.runner
@@ -113,9 +103,7 @@ def test_end_is_seen_while_the_journal_is_read():
 
 def test_hours_without_a_runner_make_no_step_late():
     """The step `judge` has two hours and needs no node."""
-    world = VirtualWorld(stored=set(FULL_BUCKET))
-    world.ask()
-    world.live(until=lambda seen: any(step == "judge" for step, _, _ in seen.list_steps()))
+    world = reach("judge")
     world.runner = world.start_runner()
     world.pass_time(timedelta(hours=5).total_seconds())
     assert world.live()["state"] == "judged"
@@ -123,9 +111,7 @@ def test_hours_without_a_runner_make_no_step_late():
 
 def test_a_look_that_froze_tells_who_stopped_the_fleet():
     """Not what follows from it: the server has no node any more, so it is not ready."""
-    world = VirtualWorld(stored=set(FULL_BUCKET))
-    world.ask()
-    world.live(until=lambda seen: any(step == "ready" for step, _, _ in seen.list_steps()))
+    world = reach("ready")
     world.account.interrupt(
         lambda: world.pass_time(timedelta(hours=3).total_seconds()), "kubernetes.list"
     )

@@ -9,7 +9,6 @@ the process is gone. SEED=N of `make proof` repeats one.
 from __future__ import annotations
 
 import functools
-import os
 import random
 import sys
 from dataclasses import dataclass
@@ -17,9 +16,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from runner_kills import RunnerKills, calm, draw_seed
 from sweep_life import HOURS, LARGE, SMALL, SweepLife
-from test_run_kills import is_guarded
-from virtual_world import ENVIRONMENT, LOOK_S, RUN
+from virtual_world import ENVIRONMENT, LOOK_S
 
 USD_PER_MINUTE = ENVIRONMENT.capacity.usd_per_hour / 60
 DRAFTS = (  # acceptance and cost of the small draft, then of the large one
@@ -85,38 +84,25 @@ def live_with_kills(seed: int, kills: int, *, has_budget: bool = False) -> Kille
         world.account.loses = 0.005
     world.account.chance = chance
     world.ask(**HOURS, budget_usd=budget_usd)
-    kills_left = kills
-    done = 0
+    runner_kills = RunnerKills(chance, CALLS, kills)
     paid = timedelta()
 
-    def kill_again(seen: SweepLife) -> bool:
-        nonlocal kills_left, done, paid
-        paid += sum(not machine.ended for machine in seen.account.alive) * timedelta(seconds=LOOK_S)
-        if seen.account.dies_after is None:
-            done = seen.runner_number - 1
-            if kills_left:
-                kills_left = kills_left - 1
-                seen.account.dies_after = chance.choice(CALLS)
-        for machine in seen.account.alive:
-            assert machine.state == "shutting-down" or is_guarded(seen), (
-                "an instance without lease and armed stop"
-            )
-        return False
+    def kill_again(world: SweepLife) -> None:
+        nonlocal paid
+        paying = [machine for machine in world.account.alive if not machine.ended]
+        paid += len(paying) * timedelta(seconds=LOOK_S)
+        runner_kills.look(world)
 
     world.live(until=kill_again)
-    world.account.dies_after = None
-    world.account.odds = {}
-    world.account.loses = 0
-    for _ in range(10):
-        world.look()
-    record = world.read_run()
+    record = calm(world)
     assert (record["state"], world.is_empty) == ("judged", True), (
         seed,
         record["reason"],
         world.list_steps()[-3:],
     )
-    assert len([key for key in world.account.objects if key == f"runs/{RUN}/run.json"]) == 1
-    return KilledSweep(world.read_decision(), reference, done, paid / timedelta(minutes=1))
+    return KilledSweep(
+        world.read_decision(), reference, runner_kills.done, paid / timedelta(minutes=1)
+    )
 
 
 def drop_waits(document: dict[str, Any]) -> dict[str, Any]:
@@ -155,12 +141,6 @@ def test_killed_runner_decides_the_same():
 @pytest.mark.parametrize("seed", range(2))
 def test_killed_runner_decides_within_its_budget(seed):
     hold_budget(seed, SHORT_KILLS)
-
-
-def draw_seed(proof: str) -> int:
-    seed = int(os.environ.get("TANDEM_PROOF_SEED") or random.SystemRandom().randrange(1 << 30))
-    sys.stderr.write(f"\n{proof}: SEED={seed}\n")
-    return seed
 
 
 @pytest.mark.proof

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from sweep_life import HOURS, LARGE, SWEEP, SweepLife
-from virtual_world import list_artifacts
+from virtual_world import at_step, list_artifacts
 
 
 def live(world, **fields):
@@ -125,6 +125,6 @@ def test_used_budget_is_named():
 def test_cancel_in_the_last_step_keeps_the_decision():
     world = SweepLife()
     world.ask(**HOURS)
-    world.live(until=lambda seen: any(step == "judge" for step, _, _ in seen.list_steps()))
+    world.live(until=at_step("judge"))
     world.ask("cancel")
     assert world.live()["verdict"] == world.read_decision()["sentence"]

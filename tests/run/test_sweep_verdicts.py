@@ -36,17 +36,6 @@ REASONS = {
 """Part of the reason that the screen gives, for a quick run."""
 
 
-class VoidSweep(SmallSweep):
-    """A sweep whose pairs are all void."""
-
-    def judge_pair(self, task):
-        sentence = "The run is void, so nothing is concluded: the baseline differs from itself."
-        verdict = PairVerdict(
-            finding="void", output="the same", sentence=sentence, rounds=task.rounds
-        )
-        return {"pair_verdict": verdict, "evidence": None}
-
-
 class SmallJudged(JudgedSweep):
     """A judged sweep of two candidates."""
 
@@ -82,11 +71,6 @@ def test_good_candidate_wins_among_faulty_ones(faulty):
 
 
 @pytest.mark.parametrize("fault", REASONS)
-def test_candidate_with_a_fault_is_rejected(faulty, fault):
-    assert find_candidate(faulty, fault).state == "rejected"
-
-
-@pytest.mark.parametrize("fault", REASONS)
 def test_reason_of_a_rejected_candidate_is_on_the_screen(faulty, fault):
     _, decision = faulty
     screen = " ".join(" ".join(format_decision(decision)).split())
@@ -119,11 +103,6 @@ def test_decision_says_that_the_output_is_another(as_good):
     _, decision = as_good
     note = "its output is not shown to be that of plain decoding, but it answers the tasks as well"
     assert decision.output_note == f"{note} (sums: same, 400 items)"
-
-
-def test_sentence_says_that_the_output_is_another(as_good):
-    _, decision = as_good
-    assert f"; {decision.output_note}" in decision.sentence
 
 
 def test_message_says_that_the_output_is_another(as_good):
@@ -175,26 +154,6 @@ def test_a_sweep_that_reads_no_verdict_is_caught(tmp_path, monkeypatch):
     monkeypatch.setitem(globals(), "PROOF_SWEEPS", 1)
     with pytest.raises(AssertionError, match="times as fast"):
         test_hundred_sweeps_are_never_won_by_a_fault("garbage", tmp_path)
-
-
-def test_void_pairs_are_rejected():
-    decision = live(VoidSweep())
-    assert (
-        decision.sentence
-        == "plain decoding: no candidate can win; 2 of 2 candidates rejected by their verdicts (2"
-        " void)"
-    )
-    assert all(row.reason.startswith("void: The run is void") for row in decision.candidates)
-
-
-def test_rejected_pairs_do_not_end_a_sweep(faulty):
-    world, _ = faulty
-    assert len(world.judged_variants) == len(REASONS) + 1
-
-
-def test_sentence_counts_rejections(faulty):
-    _, decision = faulty
-    assert "6 of 7 candidates rejected by their verdicts (3 another output" in decision.sentence
 
 
 def test_page_has_no_figure_of_another_output(faulty):

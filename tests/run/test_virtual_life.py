@@ -6,7 +6,15 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
-from virtual_world import ARTIFACTS, BASELINE, MODELS, NAMESPACE, RUN, VARIANT, VirtualWorld
+from virtual_world import (
+    BASELINE,
+    FULL_BUCKET,
+    NAMESPACE,
+    RUN,
+    VARIANT,
+    VirtualWorld,
+    at_step,
+)
 
 from tandem.run.run_values import RunnerBeat
 
@@ -78,7 +86,7 @@ def test_judge_hears_of_every_round(life):
 
 
 def test_warm_bucket_needs_no_compile():
-    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.ask()
     record = world.live()
     states = {step: state for step, state, _ in world.list_steps()}
@@ -87,7 +95,7 @@ def test_warm_bucket_needs_no_compile():
 
 
 def test_starts_swap_the_halves():
-    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.ask(starts=2)
     world.live()
     rounds = [
@@ -99,7 +107,7 @@ def test_starts_swap_the_halves():
 
 
 def test_llmperf_runs_where_it_is_asked():
-    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.ask(llmperf=True)
     world.live()
     assert world.find_step("llmperf")[1] == "done"
@@ -107,7 +115,7 @@ def test_llmperf_runs_where_it_is_asked():
 
 
 def test_the_judge_of_the_posts_experiment_gets_its_claims_and_drafts():
-    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.ask()
     world.live()
     assert (world.judged.claims, world.judged.drafts) == (
@@ -117,14 +125,14 @@ def test_the_judge_of_the_posts_experiment_gets_its_claims_and_drafts():
 
 
 def test_void_control_voids_the_run():
-    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()}, is_void=True)
+    world = VirtualWorld(stored=FULL_BUCKET, is_void=True)
     world.ask()
     assert world.live()["state"] == "void"
     assert world.is_empty
 
 
 def test_run_spans_leases():
-    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
+    world = VirtualWorld(stored=FULL_BUCKET)
     world.scripts["tandem-measure"] = world.DEFAULTS["tandem-measure"].__class__(run_s=1500)
     world.ask(hours=2)
     waiting = world.live()
@@ -154,7 +162,7 @@ def _read_steps(world):
 def test_servers_are_parked_before_the_run():
     world = VirtualWorld()
     world.ask()
-    world.live(until=lambda seen: any(step == "stage" for step, _, _ in seen.list_steps()))
+    world.live(until=at_step("stage"))
     assert not [
         pod
         for pod in world.store.list_objects("pods", NAMESPACE)

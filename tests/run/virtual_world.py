@@ -97,6 +97,7 @@ def list_models(experiment):
 
 MODELS = list_models(EXPERIMENT)
 ARTIFACTS = list_artifacts(EXPERIMENT)
+FULL_BUCKET = frozenset({*MODELS.values(), *ARTIFACTS.values()})
 
 NEURON_TAINT = {"key": names.NEURON_TAINT, "value": "present", "effect": "NoSchedule"}
 STARTUP_TAINT = {"key": names.STARTUP_TAINT, "effect": "NoExecute"}
@@ -275,6 +276,7 @@ class VirtualWorld:
         self.measure_images: list[str] = []
         for name, value in settings.items():
             setattr(self, name, value)
+        self.stored = set(self.stored)
         clock = SimpleNamespace(now=lambda: self.account.now)
         self.cluster = RehearsalCluster(clock, lambda now: VirtualPods(now, self.find_script))
         self.store = self.cluster.store
@@ -684,13 +686,26 @@ class VirtualWorld:
         ]
         return (
             not self.account.alive
-            and not self.account.group["scalingConfig"]["desiredSize"]
+            and not self.account.desired_size
             and not pods
             and not self.store.list_objects("jobs")
             and not self.account.schedules
             and (self.account.read("lease.json") or {}).get("run") is None
             and (fence is None or fence["state"] == "lifted")
         )
+
+
+def at_step(name):
+    """Return what tells whether a world's run has begun a step of this name."""
+    return lambda world: any(step.startswith(name) for step, _, _ in world.list_steps())
+
+
+def reach(step, *, stored=FULL_BUCKET, **fields):
+    """Return a world in which the run of a request with these fields has begun a step."""
+    world = VirtualWorld(stored=stored)
+    world.ask(**fields)
+    world.live(until=at_step(step))
+    return world
 
 
 @functools.cache
