@@ -228,13 +228,6 @@ def test_an_output_that_is_gone_is_compiled_again(bench):
     assert (bench.run().returncode, bench.tries, bench.classes) == (0, 2, ["compiled"])
 
 
-def test_a_program_that_ends_well_and_leaves_nothing_has_failed(bench):
-    bench.says("")
-    run = bench.run()
-    assert (run.returncode, bench.classes) == (3, ["nothing left"])
-    assert "left nothing" in last(run.stdout)["line"]
-
-
 LOGS = {
     "transient": "neuronx-cc compilation failed with 70.\nline 1318, in tp_barrier",
     "compiler error": "[ERROR] [NCC_IXCG856] Internal error\nin tp_barrier",

@@ -18,7 +18,6 @@ VALUE = "hf_" + "Q7" * 17
     "text",
     [
         VALUE,
-        f"{VALUE}\n",
         json.dumps({"token": VALUE}),
         json.dumps({"token": f" {VALUE}", "user": "us"}),
     ],
@@ -34,11 +33,10 @@ def test_token_is_the_plain_text_or_the_json_key_token(secret, text):
         json.dumps({"password": VALUE}),
         json.dumps({"token": 7}),
         "{" + VALUE,
-        f"{VALUE}\n{VALUE}",
         f"{VALUE} x",
         "hf_1",
     ],
-    ids=["another key", "a number", "broken json", "two lines", "a blank", "too short"],
+    ids=["another key", "a number", "broken json", "a blank", "too short"],
 )
 def test_what_is_no_token_is_refused_without_showing_it(secret, text):
     name = secret(SecretString=text)

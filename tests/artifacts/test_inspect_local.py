@@ -176,7 +176,6 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "no-config": ("neuron_config.json", Path.unlink, "neuron_config.json: it is missing"),
     "half-config": ("neuron_config.json", halve, "neuron_config.json: it cannot be read"),
     "no-graph": ("model.pt", Path.unlink, "model.pt: it is missing"),
-    "half-graph": ("model.pt", cut, "model.pt: cut off or damaged"),
     "empty-graph": ("model.pt", lambda path: path.write_bytes(b""), "model.pt: cut off or damaged"),
     "flipped-graph": ("model.pt", flip, "model.pt: model/data.pkl in it is damaged"),
     "no-rank": (
@@ -185,11 +184,6 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
         "tp1_sharded_checkpoint.safetensors: it is missing (1 of 2 ranks",
     ),
     "half-rank": (RANKS[0], cut, "tp0_sharded_checkpoint.safetensors: cut off or damaged"),
-    "long-rank": (
-        RANKS[0],
-        lambda path: path.write_bytes(path.read_bytes() + b"x"),
-        "tp0_sharded_checkpoint",
-    ),
     "empty-rank": (
         RANKS[1],
         lambda path: path.write_bytes(b""),

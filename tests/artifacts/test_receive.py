@@ -10,7 +10,6 @@ import pytest
 from doubles.fault_proxy.rules import (
     AnswerCorruptionFault,
     AnswerCutFault,
-    DelayFault,
     DropFault,
     FaultRule,
 )
@@ -18,7 +17,6 @@ from stored_sets import read_folder
 
 from tandem.artifacts.manifest import ManifestFile
 from tandem.artifacts.s3_transfer import download_files, download_object
-from tandem.artifacts.store import ObjectStore, SiblingFailureError
 from tandem.errors import ExternalError, StaleError
 
 pytestmark = pytest.mark.endpoint
@@ -88,20 +86,6 @@ def test_a_fault_that_passes_changes_nothing(proxy_store, proxy, put, tmp_path, 
     proxy.use(FaultRule(operation="GetObject", fault=fault, skip=1, times=1))
     receive(proxy_store, tmp_path, body)
     assert ((tmp_path / "w").read_bytes() == body, proxy.fault_counts) == (True, (1,))
-
-
-def test_halted_download_requests_no_further_range(proxy_store, proxy, put, tmp_path, monkeypatch):
-    monkeypatch.setattr("tandem.artifacts.store.CONCURRENCY", 2)
-    narrow = ObjectStore(proxy_store.bucket, proxy_store.client)
-    body = put(12 * RANGE)
-    proxy.moment_callback = lambda *seen: (
-        narrow.halt_event.set() if (seen[0], seen[1].operation) == ("done", "GetObject") else None
-    )
-    proxy.use(FaultRule(operation="GetObject", fault=DelayFault(delay_s=0.5)))
-
-    with pytest.raises(SiblingFailureError):
-        receive(narrow, tmp_path, body)
-    assert (len(proxy.requests("GetObject")) < 12, names(tmp_path)) == (True, [])
 
 
 def test_a_range_that_is_always_cut_short_is_told(proxy_store, proxy, put, tmp_path):

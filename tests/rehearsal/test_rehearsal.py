@@ -122,33 +122,6 @@ def test_the_real_app_is_bootstrapped_deployed_and_held():
 @pytest.mark.proof
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
-def test_an_environment_lives_from_deploy_to_adoption(play, endpoint):
-    life = play("whole")
-    steps = [name for name, _ in life.steps()]
-
-    for act in (
-        life.deploy,
-        life.check_resources,
-        life.diff,
-        life.deploy_again,
-        life.renew,
-        life.refuse_destroy,
-    ):
-        act()
-    life.destroy()
-    left = {bucket["Name"] for bucket in endpoint.client("s3").list_buckets()["Buckets"]}
-    life.adopt()
-
-    assert f"tandem-whole-{FICTITIOUS_ACCOUNT}" in left
-    assert [
-        item.differences for item in life.result.resources if item.type == "AWS::S3::Bucket"
-    ] == [()]
-    assert len(steps) == 10
-
-
-@pytest.mark.proof
-@pytest.mark.endpoint
-@pytest.mark.xdist_group("endpoint")
 @pytest.mark.parametrize(
     ("name", "fault", "step", "words"),
     [

