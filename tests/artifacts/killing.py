@@ -96,12 +96,12 @@ class Bench:
     def start(self, bucket, trial, **variables):
         there = {"AWS_ENDPOINT_URL": self.proxy.url, "AWS_ENDPOINT_URL_S3": self.proxy.url}
         log = self.home / f"{bucket}.log"
-        with log.open("ab") as said:
+        with log.open("ab") as log_file:
             return subprocess.Popen(
                 [sys.executable, "-m", "tandem.artifacts", *self.command.argv(bucket, trial)],
                 cwd=ROOT,
-                stdout=said,
-                stderr=said,
+                stdout=log_file,
+                stderr=log_file,
                 env={
                     "PATH": os.environ["PATH"],
                     **self.endpoint.client_environment(self.home),
@@ -241,12 +241,12 @@ def state_of(endpoint, bucket):
 
 
 def state_through(s3, bucket):
-    found: State = {}
+    objects: State = {}
     for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
         for row in page.get("Contents", []):
             answer = s3.get_object(Bucket=bucket, Key=row["Key"])
-            found[row["Key"]] = (answer["Body"].read(), answer["Metadata"], answer["ContentType"])
-    return found
+            objects[row["Key"]] = (answer["Body"].read(), answer["Metadata"], answer["ContentType"])
+    return objects
 
 
 def broken(state):
@@ -284,17 +284,17 @@ def sent_twice(proxy):
     return [what for what, times in done.items() if times > 1]
 
 
-def difference(found, expected):
+def difference(objects, expected):
     """Say in words where two end states differ; empty for nowhere."""
-    said = [f"missing {key}" for key in expected.keys() - found.keys()]
-    said += [f"too much {key}" for key in found.keys() - expected.keys()]
-    for key in found.keys() & expected.keys():
-        if found[key] != expected[key]:
-            said.append(
-                f"other {key}: {found[key][0][:200]!r} {found[key][1:]}, not"
+    differences = [f"missing {key}" for key in expected.keys() - objects.keys()]
+    differences += [f"too much {key}" for key in objects.keys() - expected.keys()]
+    for key in objects.keys() & expected.keys():
+        if objects[key] != expected[key]:
+            differences.append(
+                f"other {key}: {objects[key][0][:200]!r} {objects[key][1:]}, not"
                 f" {expected[key][0][:200]!r}"
             )
-    return "; ".join(sorted(said))
+    return "; ".join(sorted(differences))
 
 
 def build_upload_command(endpoint: AwsEndpoint, folder: Path, rank_bytes: int) -> Command:

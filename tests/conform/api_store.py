@@ -16,12 +16,12 @@ import httpx2
 from rehearsal.cluster.store import KINDS, ApiError, Object, ResourceKind, copy_object
 
 LABEL = "tandem.conform/made"
-"""On every object that this tool makes outside the manifests, with the value MADE."""
-MADE = "here"
+"""On every object that this tool makes outside the manifests, with the value OWN_VALUE."""
+OWN_VALUE = "here"
 TIMEOUT_S = 60.0
 LEASES = ResourceKind("coordination.k8s.io", "v1", "leases", "Lease")
 _KINDS = KINDS | {"leases": LEASES}
-_PLAYED = {"nodes", "resourceslices"}
+_PLAYED_KINDS = {"nodes", "resourceslices"}
 
 
 class ApiStore:
@@ -77,7 +77,9 @@ class ApiStore:
             ApiError: the API refuses.
         """
         labels = ",".join(
-            filter(None, (label_selector, f"{LABEL}={MADE}" if plural in _PLAYED else ""))
+            filter(
+                None, (label_selector, f"{LABEL}={OWN_VALUE}" if plural in _PLAYED_KINDS else "")
+            )
         )
         query = httpx2.QueryParams({"labelSelector": labels, "fieldSelector": field_selector})
         bodies: list[Object] = self.call("GET", f"{_spell_path(plural, namespace)}?{query}")[
@@ -116,7 +118,7 @@ class ApiStore:
         """
         metadata = body["metadata"]
         kind = _KINDS[plural]
-        own_metadata = metadata | {"labels": metadata.get("labels", {}) | {LABEL: MADE}}
+        own_metadata = metadata | {"labels": metadata.get("labels", {}) | {LABEL: OWN_VALUE}}
         head = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": own_metadata}
         answer: Object = self.call("POST", _spell_path(plural, namespace), body | head)
         return answer

@@ -76,7 +76,7 @@ def play(
 
 
 @pytest.fixture(scope="session")
-def made(cluster, store, environments, play) -> Iterator[MadeObjects]:
+def made_objects(cluster, store, environments, play) -> Iterator[MadeObjects]:
     """What the tests make; nothing begins while a name is taken, and all of it is deleted whatever
     happens."""
     manifests = tuple(environments.values())

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from account_rights import list_resources
-from api_store import LABEL, MADE, ApiStore
+from api_store import LABEL, OWN_VALUE, ApiStore
 from given_manifests import GivenManifests
 from named_cluster import NamedCluster, Object
-from withdrawn_rights import UNDECLARED
+from withdrawn_rights import STRAY_NAMESPACE
 
 from rehearsal.run.node_bridge import DRIVER
 from tandem.declarations.catalogue import load_catalogue
@@ -25,10 +25,10 @@ DEVICE_CLASS = load_catalogue().dra_chart.device_class.value
 CLASS_BODY = {  # as the Neuron chart has it
     "apiVersion": "resource.k8s.io/v1",
     "kind": "DeviceClass",
-    "metadata": {"name": DEVICE_CLASS, "labels": {LABEL: MADE}},
+    "metadata": {"name": DEVICE_CLASS, "labels": {LABEL: OWN_VALUE}},
     "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]},
 }
-_OWN = ("--selector", f"{LABEL}={MADE}", "--ignore-not-found", "--wait", "--timeout", "120s")
+_OWN = ("--selector", f"{LABEL}={OWN_VALUE}", "--ignore-not-found", "--wait", "--timeout", "120s")
 ObjectName = tuple[str, str, str]
 """Resource with its group, namespace, name."""
 
@@ -53,7 +53,10 @@ class MadeObjects:
         strange = {
             name for manifests in self.environments for name in manifests.list_strange_namespaces()
         }
-        items = [CLASS_BODY, *(_build_namespace(name) for name in sorted({UNDECLARED, *strange}))]
+        items = [
+            CLASS_BODY,
+            *(_build_namespace(name) for name in sorted({STRAY_NAMESPACE, *strange})),
+        ]
         self.cluster.run("apply", bodies=items)
 
     def delete_manifests(self) -> None:
@@ -83,7 +86,7 @@ class MadeObjects:
 
 def list_taken_names(cluster: NamedCluster, environments: Sequence[GivenManifests]) -> list[str]:
     """Return the objects that the cluster has already under a name of ours."""
-    bodies = [CLASS_BODY, _build_namespace(UNDECLARED)]
+    bodies = [CLASS_BODY, _build_namespace(STRAY_NAMESPACE)]
     own = cluster.run("get", "--ignore-not-found", "--output", "name", bodies=bodies)
     return sorted(
         {*own.split(), *(name for manifests in environments for name in manifests.list_existing())}
@@ -94,7 +97,7 @@ def _build_namespace(name: str) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": name, "labels": {LABEL: MADE}},
+        "metadata": {"name": name, "labels": {LABEL: OWN_VALUE}},
     }
 
 

@@ -30,7 +30,7 @@ BEAT_S = 10.0  # a kubelet's nodeStatusUpdateFrequency, and a quarter of its lea
 LEASE_S = 40
 LEASE_NAMESPACE = "kube-node-lease"
 DRAIN = ("--ignore-daemonsets", "--delete-emptydir-data", "--timeout", "100s")
-_CHANGED = {404, 409}  # a pod that went, or whose name is another pod's, since the look began
+_RACE_STATUSES = {404, 409}  # a pod that went, or whose name is another pod's, since the look began
 
 
 class PlayedKubelets:
@@ -135,7 +135,7 @@ class PlayedKubelets:
                 with self._lock:
                     self._look()
             except ApiError as error:
-                if error.status not in _CHANGED:
+                if error.status not in _RACE_STATUSES:
                     traceback.print_exc()
             except Exception:  # noqa: BLE001 - told, and tried again: a kubelet that stands still says nothing
                 traceback.print_exc()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from api_store import LABEL, MADE, ApiStore
+from api_store import LABEL, OWN_VALUE, ApiStore
 from played_nodes import NEURON_NODE, SYSTEM_NODES, play_nodes
 
 from rehearsal.cluster.cluster import RehearsalCluster, WallClock
@@ -61,7 +61,7 @@ def test_a_kubelet_sees_only_pods_of_played_nodes(live, store):
 def test_what_is_made_carries_the_label(store):
     assert store.create_object("services", "default", {"metadata": {"name": "made"}})["metadata"][
         "labels"
-    ] == {LABEL: MADE}
+    ] == {LABEL: OWN_VALUE}
 
 
 def test_a_pod_of_another_uid_is_not_deleted(live, store):

@@ -27,7 +27,7 @@ from tandem.ops.people.cluster_rights import RUNNER_CLUSTER_RIGHTS
 
 pytestmark = [
     pytest.mark.conform,
-    pytest.mark.usefixtures("made"),
+    pytest.mark.usefixtures("made_objects"),
     pytest.mark.xdist_group("conform"),
 ]
 ENVIRONMENTS = list_environments()
@@ -176,10 +176,10 @@ class TestRun:
 
     @pytest.fixture(scope="class")
     @staticmethod
-    def lives(cluster, store, made, address, tmp_path_factory):
+    def lives(cluster, store, made_objects, address, tmp_path_factory):
         """The real CLI's account at the local AWS endpoint, deployed, and the runner in the named
         cluster."""
-        made.delete_nodes()
+        made_objects.delete_nodes()
         with deploy_world(cluster, store, POST, tmp_path_factory.mktemp("world"), address) as world:
             yield RunLives(world, tmp_path_factory.mktemp("results"))
 
@@ -212,10 +212,10 @@ class TestRun:
         assert set(read_replicas(cluster, NAMESPACE).values()) == {0}
 
 
-def test_nothing_is_left(made, play, record_property):
+def test_nothing_is_left(made_objects, play, record_property):
     """Deletes all that was made, and compares every object of the cluster with those before."""
     with play():
-        made.delete_all()
-    left = made.list_left()
-    record_property("objects before", len(made.before))
+        made_objects.delete_all()
+    left = made_objects.list_left()
+    record_property("objects before", len(made_objects.before))
     assert left == []

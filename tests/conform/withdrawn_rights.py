@@ -8,7 +8,9 @@ from named_cluster import Object
 
 PRUNE_LABEL = "tandem.conform/withdrawn"
 NAME = "tandem-withdrawn"
-UNDECLARED = "tandem-undeclared"  # a namespace named as an experiment's, of which no manifest knows
+STRAY_NAMESPACE = (
+    "tandem-undeclared"  # a namespace named as an experiment's, of which no manifest knows
+)
 
 
 def list_withdrawn() -> list[Object]:
@@ -44,7 +46,7 @@ def list_withdrawn() -> list[Object]:
         {
             "apiVersion": version,
             "kind": kind,
-            "metadata": {**metadata, "namespace": UNDECLARED},
+            "metadata": {**metadata, "namespace": STRAY_NAMESPACE},
             **content,
         }
         for version, kind, content in namespaced_values

@@ -21,7 +21,7 @@ def start(world):
     """Start a run as an operator does; keywords change what is asked."""
 
     def act(run="r1", config: GuardConfig = GUARDED, **more):
-        asked_values = {
+        fields = {
             "hours": 2.0,
             "experiment": "first",
             "nodes": 1,
@@ -29,7 +29,7 @@ def start(world):
             "who": "anna",
             **more,
         }
-        return raise_fleet(world.clients, config, RaiseRequest(run=run, **asked_values), world.now)
+        return raise_fleet(world.clients, config, RaiseRequest(run=run, **fields), world.now)
 
     return act
 

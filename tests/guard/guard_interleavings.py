@@ -49,7 +49,7 @@ SPOILT = (
     b'{"schema": 1, "run": 7}',
     b"\xff\xfe",
 )
-MISSED = 0.15  # of the reaper's passes
+MISS_SHARE = 0.15  # of the reaper's passes
 ALARM = timedelta(hours=1)
 
 
@@ -70,7 +70,7 @@ class History:
     hostile: bool = True
     seen: Counter[str] = field(default_factory=Counter)
     # when a pass or a stop last failed, or saw an instance that was too old
-    alarmed: datetime | None = None
+    alarm_time: datetime | None = None
     runs: int = 0
 
     def __post_init__(self) -> None:
@@ -172,7 +172,7 @@ class History:
     def cry(self, alarm: bool) -> None:
         """Remember an alarm."""
         if alarm:
-            self.alarmed = self.world.now
+            self.alarm_time = self.world.now
             self.seen["alarms"] += 1
 
     # what happens
@@ -224,16 +224,16 @@ class History:
         except TandemError as fault:
             self.seen[type(fault).__name__] += 1
 
-    def wait(self, minutes: float, *, missed: float) -> None:
+    def wait(self, minutes: float, *, miss_share: float) -> None:
         """Let time pass, with the reaper every five minutes, of whose passes some are missed or
         die."""
-        while minutes > 0 and not (self.quiet() and not missed):
+        while minutes > 0 and not (self.quiet() and not miss_share):
             part = min(PASS_MINUTES, minutes)
             self.world.advance(part)
             minutes -= part
-            if self.reaper and self.chance.random() >= missed:
+            if self.reaper and self.chance.random() >= miss_share:
                 self.world.dies_after = (
-                    self.chance.randint(0, 12) if self.chance.random() < missed else None
+                    self.chance.randint(0, 12) if self.chance.random() < miss_share else None
                 )
                 self.survive(self.one_pass)
                 self.world.dies_after = None
@@ -246,7 +246,7 @@ class History:
         """Live through so many steps."""
         for _ in range(steps):
             self.step()
-            self.wait(self.chance.choice([0, 0, 1, 5, 10, 30]), missed=MISSED)
+            self.wait(self.chance.choice([0, 0, 1, 5, 10, 30]), miss_share=MISS_SHARE)
 
     def heal(self) -> None:
         """Let AWS do again what it is asked for."""
@@ -260,12 +260,12 @@ class History:
     def forward(self) -> str:
         """Let nobody act any more but the armed stops; what is wrong then, empty if nothing is."""
         horizon = LIMITS.max_hours * 60 + LIMITS.idle_minutes + 60
-        self.wait(horizon, missed=0)
-        heard = self.alarmed is not None and self.world.now - self.alarmed <= ALARM
+        self.wait(horizon, miss_share=0)
+        heard = self.alarm_time is not None and self.world.now - self.alarm_time <= ALARM
         if self.world.alive and not heard:
             return f"{len(self.world.alive)} alive and no alarm: {self.picture()}"
         self.heal()
-        self.wait(90, missed=0)
+        self.wait(90, miss_share=0)
         return (
             f"{len(self.world.alive)} alive though AWS works: {self.picture()}"
             if self.world.alive
@@ -286,8 +286,8 @@ class History:
         """Let a stop meet a start, each between two calls of the other; what is wrong then."""
         chance = self.chance
         world = self.world
-        started_values = [self.start, self.halt]
-        first, second = started_values if chance.random() < 0.5 else reversed(started_values)
+        programs = [self.start, self.halt]
+        first, second = programs if chance.random() < 0.5 else reversed(programs)
         at = chance.randint(1, 14)
 
         def between(_: str) -> None:
@@ -304,8 +304,8 @@ class History:
             self.survive(second)
         size = world.desired_size
         fence = world.read(FENCE_KEY)
-        is_closed = fence is not None and fence["state"] != "lifted"
-        return f"raised behind the fence: {self.picture()}" if size and is_closed else ""
+        has_fence = fence is not None and fence["state"] != "lifted"
+        return f"raised behind the fence: {self.picture()}" if size and has_fence else ""
 
 
 def lives(history: History) -> str:

@@ -65,7 +65,7 @@ class Process:
     slept_at: int = -9  # the number of the call before which it froze last
     slept_for: timedelta = timedelta()
     described_at: datetime | None = None
-    dozed: bool = False  # whether it froze for so short that no clock tells
+    naps: bool = False  # whether it froze for so short that no clock tells
 
     def is_awake(self, reads: int) -> bool:
         """Whether nothing excuses its present call: no freeze right before it, and no short one
@@ -135,19 +135,19 @@ class Race:
     def watch_sizes(self) -> None:
         update = self.world._update
 
-        def watched(**asked: object) -> object:
+        def watched(**request: object) -> object:
             group = self.world.group
             before = (
                 (group["scalingConfig"]["desiredSize"], dict(group["labels"])) if group else None
             )
-            answer = update(**asked)  # type: ignore[arg-type]
+            answer = update(**request)  # type: ignore[arg-type]
             after = (
                 (group["scalingConfig"]["desiredSize"], dict(group["labels"])) if group else None
             )
             if before and after and (after[0] > before[0] or after[1] != before[1]):
                 self.raised_at = self.world.now
                 self.wrong_since = None
-                self.check_raised(relabelled=after[0] <= before[0])
+                self.check_raised(has_new_labels=after[0] <= before[0])
                 if after[1] != before[1]:
                     self.labels_changed_at = self.world.now
             if before and after and after[0] < before[0]:
@@ -156,11 +156,13 @@ class Race:
 
         self.world._update = watched  # type: ignore[method-assign]
 
-    def check_raised(self, *, relabelled: bool) -> None:
+    def check_raised(self, *, has_new_labels: bool) -> None:
         """Nobody who is awake raises or relabels a fleet that is not its own; a relabel is not to
         blame for a size."""
         why = self.wrong()
-        if not why or (relabelled and "under a lease for" in why and not why.startswith("labels")):
+        if not why or (
+            has_new_labels and "under a lease for" in why and not why.startswith("labels")
+        ):
             return
         last_described_at = self.current.described_at if self.current else None
         labels_changed_at = self.labels_changed_at
@@ -179,14 +181,14 @@ class Race:
         """A start takes back no fleet but its own."""
         process = self.current
         run = (self.world.read(POINTER_KEY) or {}).get("run")
-        closed_value = (self.world.read(FENCE_KEY) or {"state": "lifted"})["state"] != "lifted"
-        if process is None or run is None or process.run == run or closed_value:
+        has_fence = (self.world.read(FENCE_KEY) or {"state": "lifted"})["state"] != "lifted"
+        if process is None or run is None or process.run == run or has_fence:
             return
         # a stop reads no more than its fence, and that only where the clock moved
         awake = (
             process.is_awake(TAKE_BACK_READS)
             if process.run
-            else process.is_awake(0) and not process.dozed
+            else process.is_awake(0) and not process.naps
         )
         if awake:
             self.faults.append(
@@ -266,9 +268,7 @@ class Race:
             began = self.world.now
             self.yield_turn()
             process.slept_for = self.world.now - began
-            process.dozed = process.dozed or process.slept_for <= timedelta(
-                seconds=MAX_READING_AGE_S
-            )
+            process.naps = process.naps or process.slept_for <= timedelta(seconds=MAX_READING_AGE_S)
             if process.dies:
                 raise Crash
 
@@ -419,13 +419,13 @@ class Race:
             return
         hands: list[Callable[[], None]] = [self.deploy, self.edit]
         fence = self.world.read(FENCE_KEY)
-        is_fenced = fence is not None and fence["state"] != "lifted"
-        leased_value = (self.world.read(POINTER_KEY) or {}).get("run") is not None
+        has_fence = fence is not None and fence["state"] != "lifted"
+        has_lease = (self.world.read(POINTER_KEY) or {}).get("run") is not None
         likely = (
             [self.lift] * 6
-            if is_fenced
+            if has_fence
             else [self.end] * 2 + [self.relabel, self.halt]
-            if leased_value
+            if has_lease
             else [self.start]
         )
         programs = [

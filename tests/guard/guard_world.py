@@ -85,7 +85,7 @@ class Machine:
     """One instance; `due` is when its state changes by itself."""
 
     id: str
-    launched: datetime
+    launch_time: datetime
     tags: dict[str, str]
     state: str = "pending"
     due: datetime | None = None
@@ -199,11 +199,11 @@ class World:
     )
     machines: list[Machine] = field(default_factory=list)
     schedules: dict[str, dict[str, Any]] = field(default_factory=dict)
-    told: list[dict[str, str]] = field(default_factory=list)
+    messages: list[dict[str, str]] = field(default_factory=list)
     metrics: list[dict[str, float]] = field(default_factory=list)
     measured: list[tuple[datetime, str, float]] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
-    fired: list[str] = field(default_factory=list)
+    fired_names: list[str] = field(default_factory=list)
     _number: Any = field(default_factory=lambda: itertools.count(1))
 
     # the clients
@@ -283,8 +283,8 @@ class World:
                 raise refused("KeyTooLongError", "GetObject")
             if Key not in self.objects:
                 raise refused("NoSuchKey", "GetObject")
-            body, etag, modified_value = self.objects[Key]
-            return {"Body": io.BytesIO(body), "ETag": etag, "LastModified": modified_value}
+            body, etag, last_modified = self.objects[Key]
+            return {"Body": io.BytesIO(body), "ETag": etag, "LastModified": last_modified}
 
         return self._call("s3.get_object", effect)
 
@@ -360,10 +360,10 @@ class World:
 
         return self._call("eks.update_nodegroup_config", effect)
 
-    def size(self, wanted: dict[str, int]) -> None:
+    def size(self, sizes: dict[str, int]) -> None:
         """Set sizes as EKS does, whoever asks: a person, a deploy, a schedule."""
         assert self.group is not None
-        new = {**self.group["scalingConfig"], **wanted}
+        new = {**self.group["scalingConfig"], **sizes}
         if not new["minSize"] <= new["desiredSize"] <= new["maxSize"]:
             raise refused("InvalidParameterException", "UpdateNodegroupConfig")
         if not self.ignores:
@@ -417,7 +417,7 @@ class World:
             for machine in self.machines:
                 launch = {
                     "Description": f"Launching a new EC2 instance: {machine.id}",
-                    "StartTime": machine.launched,
+                    "StartTime": machine.launch_time,
                 }
                 rows.append(launch)
                 if machine.ended:
@@ -472,10 +472,10 @@ class World:
         up = [entry for entry in self.machines if entry.state in {"pending", "running"}]
         for item in [] if self.keeps else up[desired_size:]:
             self._end(item)
-        is_closed_value = self.block is not None and not self.block.is_open(self.now)
+        is_block_over = self.block is not None and not self.block.is_open(self.now)
         for _ in range(
             0
-            if self.no_capacity or is_closed_value or "Launch" in self.suspended
+            if self.no_capacity or is_block_over or "Launch" in self.suspended
             else desired_size - len(up)
         ):
             tags = {
@@ -507,12 +507,12 @@ class World:
             wanted_by_name = {
                 Filter["Name"].removeprefix("tag:"): Filter["Values"][0] for Filter in Filters
             }
-            listed_values = [
+            machines = [
                 item
                 for item in self.machines
                 if not item.gone or self.now - item.gone < FORGOTTEN_AFTER
             ]
-            result = [item for item in listed_values if wanted_by_name.items() <= item.tags.items()]
+            result = [item for item in machines if wanted_by_name.items() <= item.tags.items()]
             # one a page: nobody may read the first page only
             start = int(NextToken)
             page = 1
@@ -522,7 +522,7 @@ class World:
                         "Instances": [
                             {
                                 "InstanceId": item.id,
-                                "LaunchTime": item.launched,
+                                "LaunchTime": item.launch_time,
                                 "State": {"Name": item.state},
                                 "StateTransitionReason": _describe_end(item),
                                 "Tags": [
@@ -596,12 +596,12 @@ class World:
 
     # Scheduler
 
-    def _create(self, **said: Any) -> Any:
+    def _create(self, **schedule: Any) -> Any:
         def effect() -> Any:
-            if said["Name"] in self.schedules:
+            if schedule["Name"] in self.schedules:
                 raise refused("ConflictException", "CreateSchedule")
-            self.schedules[said["Name"]] = said
-            return {"ScheduleArn": f"arn:{said['Name']}"}
+            self.schedules[schedule["Name"]] = schedule
+            return {"ScheduleArn": f"arn:{schedule['Name']}"}
 
         return self._call("scheduler.create_schedule", effect)
 
@@ -622,7 +622,7 @@ class World:
             )
             start = int(NextToken)
             more = {"NextToken": str(start + 1)} if len(result) > start + 1 else {}
-            listed_values = [
+            rows = [
                 {
                     "Name": name,
                     "State": "ENABLED",
@@ -630,7 +630,7 @@ class World:
                 }
                 for name in result[start : start + 1]
             ]
-            return {"Schedules": listed_values, **more}
+            return {"Schedules": rows, **more}
 
         return self._call("scheduler.list_schedules", effect)
 
@@ -657,7 +657,7 @@ class World:
                     for key, value in document["ScalingConfig"].items()
                 }
                 self.size(sizes)
-                self.fired.append(name)
+                self.fired_names.append(name)
 
     # people
 
@@ -668,7 +668,7 @@ class World:
             assert "\n" not in Subject
             if len(Message.encode()) > LONGEST_MESSAGE:
                 raise refused("InvalidParameter", "Publish")
-            self.told.append({"subject": Subject, "text": Message})
+            self.messages.append({"subject": Subject, "text": Message})
             return {}
 
         return self._call("sns.publish", effect)

@@ -48,7 +48,7 @@ def test_a_budget_only_tells_where_a_capacity_block_is_paid(world, function, sta
     start()
     function("stop", replace(GUARDED, capacity_kind="capacity-block")).handler(BUDGET, None)
     assert (len(world.alive), world.read(FENCE_KEY)) == (1, None)
-    assert [item["subject"] for item in world.told] == [
+    assert [item["subject"] for item in world.messages] == [
         "Tandem home: budget notified, nothing is stopped"
     ]
 

@@ -94,7 +94,7 @@ def test_a_pass_that_meets_a_start_half_way_reads_the_lease_again(world, start):
 
 @pytest.mark.parametrize("schema", [0, 3, "1", None])
 @pytest.mark.parametrize(
-    ("key", "known", "meaning"),
+    ("key", "own_schema", "meaning"),
     [
         (POINTER_KEY, 1, "counts as no lease"),
         (lease_key("r1"), 2, "counts as no lease"),
@@ -102,7 +102,7 @@ def test_a_pass_that_meets_a_start_half_way_reads_the_lease_again(world, start):
         (FENCE_KEY, 1, "counts as a fence"),
     ],
 )
-def test_another_schema_is_named_and_not_read(world, start, halt, key, known, meaning, schema):
+def test_another_schema_is_named_and_not_read(world, start, halt, key, own_schema, meaning, schema):
     start("r1", beats=True)
     world.put(heartbeat_key("r1"), {"schema": 1, "at": world.now.isoformat()})
     if key == FENCE_KEY:
@@ -110,7 +110,7 @@ def test_another_schema_is_named_and_not_read(world, start, halt, key, known, me
     world.change(key, schema=schema)
     fault = observe_fleet(world.clients, GUARDED, world.now).faults[0]
 
-    assert f"it has schema {schema}; this version of Tandem reads schema {known}" in fault
+    assert f"it has schema {schema}; this version of Tandem reads schema {own_schema}" in fault
     assert meaning in fault
 
 
@@ -171,7 +171,7 @@ def test_people_hear_that_the_guard_is_blind(world, start):
     world.down = {"s3"}
     run_reaper_pass(world.clients, GUARDED, world.now)
     assert (
-        world.told[0]["subject"]
+        world.messages[0]["subject"]
         == "Tandem home: fleet not seen whole: part of AWS does not answer the guard"
     )
 
@@ -183,7 +183,7 @@ def test_people_hear_of_a_blind_guard_once_an_hour(world, start):
         run_reaper_pass(world.clients, GUARDED, world.now)
         world.advance(5)
 
-    assert len(world.told) == 1
+    assert len(world.messages) == 1
 
 
 # capacity kind

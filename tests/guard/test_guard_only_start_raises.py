@@ -7,11 +7,13 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SIZED = re.compile(
+ANY_SIZE = re.compile(
     r"[\"']?(?:desired_?[sS]ize|DesiredSize|min_?[sS]ize|MinSize)[\"']?\s*[:=]\s*([^,})\s]+)"
 )
 # boto3's words
-ASKED = re.compile(r"[\"']?(?:desiredSize|DesiredSize|minSize|MinSize)[\"']?\s*[:=]\s*([^,})\s]+)")
+SIZE_CALL = re.compile(
+    r"[\"']?(?:desiredSize|DesiredSize|minSize|MinSize)[\"']?\s*[:=]\s*([^,})\s]+)"
+)
 
 
 def ours():
@@ -30,13 +32,13 @@ def calls():
 
 
 def sizes(path):
-    return set(SIZED.findall(path.read_text()))
+    return set(ANY_SIZE.findall(path.read_text()))
 
 
 def asked_sizes(path):
     """What boto3 is given; the fields of what was read, `desired_size` and `min_size`, ask for
     nothing."""
-    return set(ASKED.findall(path.read_text()))
+    return set(SIZE_CALL.findall(path.read_text()))
 
 
 def test_three_files_update_the_node_group():

@@ -206,8 +206,8 @@ def test_a_command_with_a_hostile_schedule_is_quoted(world, start):
 def test_a_start_without_an_armed_path_says_so_in_lease_and_topic(world, start):
     start("r1", unarmed_paths=("reaper", "budget"))
     assert world.read(lease_key("r1"))["unarmed"] == ["reaper", "budget"]
-    assert world.told[0]["subject"] == "Tandem home: a start accepted unarmed paths"
-    assert "these paths would not stop its fleet: reaper, budget" in world.told[0]["text"]
+    assert world.messages[0]["subject"] == "Tandem home: a start accepted unarmed paths"
+    assert "these paths would not stop its fleet: reaper, budget" in world.messages[0]["text"]
 
 
 def test_a_start_that_cannot_tell_of_unarmed_paths_raises_nothing(world, start):

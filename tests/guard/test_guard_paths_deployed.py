@@ -51,7 +51,7 @@ OLD_S = 9 * 3600.0  # more than guard.max_hours
 
 
 @pytest.fixture(scope="module")
-def stamped(tmp_path_factory: pytest.TempPathFactory) -> tuple[EnvironmentSandbox, Path]:
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> tuple[EnvironmentSandbox, Path]:
     """On-demand capacity, of which a budget stops the fleet; deployed once, and kept as an
     endpoint's state."""
     home = tmp_path_factory.mktemp("paths")
@@ -79,12 +79,12 @@ def stamped(tmp_path_factory: pytest.TempPathFactory) -> tuple[EnvironmentSandbo
 
 @pytest.fixture
 def guard(
-    stamped: tuple[EnvironmentSandbox, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deployment: tuple[EnvironmentSandbox, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Guard]:
     """The deployed state once more, with a fleet that `tandem start` raised."""
-    copied_value, state = stamped
+    sandbox, state = deployment
     shutil.copytree(state, tmp_path / "state")
-    region = copied_value.environment.region
+    region = sandbox.environment.region
     with AwsEndpoint(
         account=FICTITIOUS_ACCOUNT,
         region=region,
@@ -94,7 +94,7 @@ def guard(
         endpoint.set_fleet(FleetBehavior(**QUICK))
         for name, value in endpoint.client_environment(tmp_path).items():
             monkeypatch.setenv(name, value)
-        result = Guard(endpoint, copied_value)
+        result = Guard(endpoint, sandbox)
         result.start()
         yield result
 
@@ -102,10 +102,10 @@ def guard(
 class Guard:
     """The deployed environment, its ways of being stopped, and what EC2 lists."""
 
-    def __init__(self, endpoint: AwsEndpoint, copied: EnvironmentSandbox) -> None:
+    def __init__(self, endpoint: AwsEndpoint, sandbox: EnvironmentSandbox) -> None:
         self.endpoint = endpoint
-        self.copied = copied
-        self.place = copied.environment
+        self.sandbox = sandbox
+        self.place = sandbox.environment
         self.group = names.schedule_group_name(self.place)
 
     def client(self, service: str) -> Any:
@@ -114,9 +114,9 @@ class Guard:
     def start(self) -> None:
         folders = [
             "--environments",
-            str(self.copied.environments),
+            str(self.sandbox.environments),
             "--experiments",
-            str(self.copied.experiments),
+            str(self.sandbox.experiments),
         ]
         words = [
             "start",
@@ -137,8 +137,8 @@ class Guard:
     def states(self) -> list[str]:
         return list_states(self.client("ec2"), "nodegroup-name", names.node_group_name(self.place))
 
-    def until(self, look: Callable[[], Any], wanted: Any) -> Any:
-        return until(look, wanted, WAIT_S)
+    def until(self, look: Callable[[], Any], goal: Any) -> Any:
+        return until(look, goal, WAIT_S)
 
     def pass_time(self, span: timedelta, **more: Any) -> None:
         """Put the endpoint's clock forward; what that makes due has been fired then."""

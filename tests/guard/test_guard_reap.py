@@ -68,7 +68,7 @@ def test_the_reaper_writes_the_fence_that_the_one_shot_stop_could_not(world, sta
     gone_alive = world.alive
     passes(0)
 
-    assert (gone_alive, world.fired) == ([], ["stop-r1"])
+    assert (gone_alive, world.fired_names) == ([], ["stop-r1"])
     assert world.read(FENCE_KEY)["state"] == "stopped"
 
 
@@ -129,11 +129,11 @@ def test_a_beat_of_the_future_is_none_where_clocks_cannot_explain_it(world, star
     assert bool(why(world)) is stops
 
 
-UNDATED = [b"{", b"[]", b'{"schema": 1, "at": "soon"}', DEEP]
-UNDATED += [b'{"schema": 1, "at": "2026-11-21T09:00:00"}']
+DATELESS_BODIES = [b"{", b"[]", b'{"schema": 1, "at": "soon"}', DEEP]
+DATELESS_BODIES += [b'{"schema": 1, "at": "2026-11-21T09:00:00"}']
 
 
-@pytest.mark.parametrize("body", UNDATED, ids=lambda body: repr(body[:32]))
+@pytest.mark.parametrize("body", DATELESS_BODIES, ids=lambda body: repr(body[:32]))
 def test_a_beat_that_cannot_be_understood_is_none_and_said(world, start, body):
     start(**BEATS)
     world.advance(60)

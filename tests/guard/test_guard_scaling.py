@@ -23,7 +23,7 @@ def stubborn(world, start, halt):
 
 
 @pytest.fixture
-def released(stubborn, passes, lift):
+def freed_world(stubborn, passes, lift):
     """The same after the third lever ended it and the fence was released."""
     passes(30)
     stubborn.ignores = False
@@ -76,10 +76,10 @@ def test_a_fleet_that_eks_ends_needs_no_lever(world, start, halt, passes):
     assert world.calls["autoscaling.suspend_processes"] == 0
 
 
-def test_a_start_resumes_what_a_stop_of_ours_suspended_and_forgets_it(released, start):
+def test_a_start_resumes_what_a_stop_of_ours_suspended_and_forgets_it(freed_world, start):
     start("r2", nodes=1)
-    assert (released.suspended, len(released.alive)) == (set(), 1)
-    assert released.read(FENCE_KEY)["suspended"] == []
+    assert (freed_world.suspended, len(freed_world.alive)) == (set(), 1)
+    assert freed_world.read(FENCE_KEY)["suspended"] == []
 
 
 def test_a_start_refuses_where_somebody_else_suspended_launches(world, start):
@@ -93,16 +93,16 @@ def test_a_start_refuses_where_somebody_else_suspended_launches(world, start):
     )
 
 
-def test_a_start_raises_nothing_where_launches_cannot_be_resumed(released, start):
-    released.refuses = {"autoscaling.resume_processes": ["AccessDenied"]}
+def test_a_start_raises_nothing_where_launches_cannot_be_resumed(freed_world, start):
+    freed_world.refuses = {"autoscaling.resume_processes": ["AccessDenied"]}
     with pytest.raises(ExternalError, match="resuming the launches"):
         start("r2")
-    assert released.desired_size == 0
+    assert freed_world.desired_size == 0
 
 
-def test_a_new_fence_keeps_what_an_older_one_suspended(released, halt):
+def test_a_new_fence_keeps_what_an_older_one_suspended(freed_world, halt):
     halt("again")
-    assert released.read(FENCE_KEY)["suspended"] == [SCALING_GROUP]
+    assert freed_world.read(FENCE_KEY)["suspended"] == [SCALING_GROUP]
 
 
 def test_a_node_group_without_our_tag_is_sized_by_its_instances_tag(world, start, halt, passes):

@@ -74,7 +74,7 @@ def test_the_one_shot_stop_fires_at_the_deadline_and_needs_no_lambda(world, star
 def test_the_one_shot_stop_ends_the_fleet_with_everything_else_removed(world, start):
     start(hours=2)
     world.advance(123)
-    assert (world.fired, world.alive, world.desired_size) == (["stop-r1"], [], 0)
+    assert (world.fired_names, world.alive, world.desired_size) == (["stop-r1"], [], 0)
 
 
 def test_nothing_is_raised_before_lease_and_stop_are_there(world, start):
@@ -299,11 +299,11 @@ def test_the_same_run_gets_what_it_has_with_its_first_deadline(world, start):
 
 
 @pytest.mark.parametrize(
-    "other", [{"experiment": "second"}, {"nodes": 2}, {"node_labels": {}}], ids=str
+    "fields", [{"experiment": "second"}, {"nodes": 2}, {"node_labels": {}}], ids=str
 )
-def test_the_same_run_for_something_else_is_refused(start, other):
+def test_the_same_run_for_something_else_is_refused(start, fields):
     start("r1")
-    refusal(start, "run r1 was started for 1 nodes and first", **other)
+    refusal(start, "run r1 was started for 1 nodes and first", **fields)
 
 
 def test_a_name_that_was_used_before_is_refused(start, halt, passes, lift):
@@ -369,17 +369,17 @@ def test_a_stop_while_a_raise_is_under_way_has_the_last_word(world, start, halt,
 
 @pytest.mark.parametrize("call", range(1, CALLS + 1))
 def test_of_two_starts_at_once_one_has_the_fleet(world, start, call):
-    won_values = []
+    winners = []
 
     def begin(run):
         with contextlib.suppress(InputError):
-            won_values.append(start(run, nodes=1))
+            winners.append(start(run, nodes=1))
 
     world.interrupt(lambda: begin("r2"), skip=call - 1)
     begin("r1")
 
-    assert [item.lease.run for item in won_values] == [world.read(POINTER_KEY)["run"]]
-    assert list(world.schedules) == [f"stop-{won_values[0].lease.run}"]
+    assert [item.lease.run for item in winners] == [world.read(POINTER_KEY)["run"]]
+    assert list(world.schedules) == [f"stop-{winners[0].lease.run}"]
     assert world.desired_size == 1
 
 

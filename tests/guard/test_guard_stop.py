@@ -104,7 +104,7 @@ def test_a_fleet_that_does_not_go_is_a_failure(world, start, halt, passes, knob)
     assert early == ()
     assert late.failures != ()
     assert late.metrics["stop_failures"] == 1
-    assert "NOT stopped" in world.told[-1]["subject"]
+    assert "NOT stopped" in world.messages[-1]["subject"]
 
 
 def test_a_failure_is_told_every_hour_again(world, start, halt, passes):
@@ -113,7 +113,7 @@ def test_a_failure_is_told_every_hour_again(world, start, halt, passes):
     halt()
     passes(240)
 
-    assert sum("NOT stopped" in item["subject"] for item in world.told) == 4
+    assert sum("NOT stopped" in item["subject"] for item in world.messages) == 4
 
 
 def test_a_functions_stop_counts_nothing_that_a_pass_of_the_reaper_counts(world, start, halt):
@@ -135,7 +135,7 @@ def test_a_change_is_told_once(world, start, halt, passes):
     start()
     halt()
     passes(60)
-    assert [item["subject"] for item in world.told] == [
+    assert [item["subject"] for item in world.messages] == [
         "Tandem home: fleet being stopped",
         "Tandem home: fleet gone",
     ]
@@ -148,7 +148,7 @@ def test_a_change_that_could_not_be_told_is_told_by_the_next_pass(world, start, 
     world.down = set()
     passes(0)
 
-    assert (messages, len(world.told)) == ((), 1)
+    assert (messages, len(world.messages)) == ((), 1)
 
 
 def test_a_stopped_fence_is_not_written_for_ever(world, start, halt, passes):
@@ -280,16 +280,16 @@ def test_a_fence_that_cannot_be_understood_is_a_fence(world, passes, body):
 
 
 @pytest.mark.parametrize(
-    "said", ["x" * 500_000, "caf\udce9", "\x1b[2J\x00", "a\nb"], ids=lambda said: ascii(said[:9])
+    "text", ["x" * 500_000, "caf\udce9", "\x1b[2J\x00", "a\nb"], ids=lambda text: ascii(text[:9])
 )
 @pytest.mark.parametrize("field", ["who", "why", "run"])
-def test_a_fence_says_nothing_that_people_cannot_be_told(world, halt, passes, field, said):
+def test_a_fence_says_nothing_that_people_cannot_be_told(world, halt, passes, field, text):
     world.want(1)
     halt()
-    world.change(FENCE_KEY, **{field: said})
+    world.change(FENCE_KEY, **{field: text})
     report = passes(5)
 
-    assert (report.failures, world.told[-1]["subject"], world.desired_size) == (
+    assert (report.failures, world.messages[-1]["subject"], world.desired_size) == (
         (),
         "Tandem home: fleet gone",
         0,

@@ -33,7 +33,7 @@ def test_a_schedule_fires_once_at_its_time_and_is_gone(world):
     before = len(world.alive)
     world.advance(2)
 
-    assert (before, world.fired, world.schedules, states(world)) == (
+    assert (before, world.fired_names, world.schedules, states(world)) == (
         1,
         ["stop-r1"],
         {},

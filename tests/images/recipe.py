@@ -192,6 +192,6 @@ def closed_off(user: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    for chosen in FOLDERS:
-        if chosen.name in sys.argv[1:]:
-            install(chosen)
+    for folder in FOLDERS:
+        if folder.name in sys.argv[1:]:
+            install(folder)

@@ -48,7 +48,9 @@ RECIPES = {
 }
 DATA = {LM_EVAL: {str(OWN_TASK.relative_to(ROOT))}}
 # file by file
-LISTED = pytest.mark.parametrize("image", [TOOLS, LLMPERF, LM_EVAL], ids=lambda image: image.name)
+EACH_IMAGE = pytest.mark.parametrize(
+    "image", [TOOLS, LLMPERF, LM_EVAL], ids=lambda image: image.name
+)
 # the judge imports it where `bench report` names a tokenizer's file, and no Job does
 FROM_A_FLAG = {"tokenizers"}
 each_image = pytest.mark.parametrize("image", ENTRIES, ids=lambda image: image.name)
@@ -60,7 +62,7 @@ def test_the_allow_list_admits_every_module_that_is_imported(image: ProjectImage
     assert missing == set(), f"add to {image.allow_list}: {sorted(f'!{file}' for file in missing)}"
 
 
-@LISTED
+@EACH_IMAGE
 def test_the_allow_list_admits_no_other_module(image: ProjectImage) -> None:
     needless = (
         set(image.source_files())

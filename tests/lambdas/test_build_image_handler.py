@@ -16,7 +16,7 @@ import pytest
 from aws_json import Answer, Aws, serving
 
 NOW = 1_800_000_000.0
-LIMITED: Answer = (
+RATE_LIMIT: Answer = (
     400,
     {
         "__type": "AccountLimitExceededException",
@@ -34,7 +34,7 @@ FILE = Path(__file__).parents[2] / "lambdas" / "build_image" / "handler.py"
 PROPERTIES = {"Project": "p", "Repository": "tools", "Tag": "0123456789abcdef"}
 PRESENT: Answer = (200, {"imageDetails": [{"imageTags": ["0123456789abcdef"]}]})
 ABSENT: Answer = (400, {"__type": "ImageNotFoundException", "message": "no such image"})
-DENIED: Answer = (
+DENIAL: Answer = (
     400,
     {"__type": "AccessDeniedException", "message": "not authorized to perform: ecr:DescribeImages"},
 )
@@ -101,12 +101,10 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     spec = importlib.util.spec_from_file_location("build_image_handler", FILE)
     assert spec is not None
     assert spec.loader is not None
-    loaded_module_from_spec = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded_module_from_spec)
-    monkeypatch.setattr(
-        loaded_module_from_spec, "time", SimpleNamespace(sleep=lambda _: None, time=lambda: NOW)
-    )
-    return loaded_module_from_spec
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda _: None, time=lambda: NOW))
+    return module
 
 
 def event(aws: Aws, request: str = "Create", **more: Any) -> dict[str, Any]:
@@ -263,7 +261,7 @@ def test_it_answers_before_cloudformation_waits_no_more(aws: Aws, handle: Handle
 def test_a_build_waits_where_the_account_may_run_no_more(aws: Aws, handle: Handle) -> None:
     aws.answers = {
         "DescribeImages": [ABSENT, PRESENT],
-        "StartBuild": [LIMITED, NO_BUILDS, LIMITED, started("SUCCEEDED")],
+        "StartBuild": [RATE_LIMIT, NO_BUILDS, RATE_LIMIT, started("SUCCEEDED")],
     }
 
     assert handle()["Status"] == "SUCCESS"
@@ -271,7 +269,7 @@ def test_a_build_waits_where_the_account_may_run_no_more(aws: Aws, handle: Handl
 
 
 def test_the_wait_for_a_turn_goes_on_in_another_call(aws: Aws, act: Act) -> None:
-    aws.answers = {"DescribeImages": [ABSENT], "StartBuild": [LIMITED], "Invoke": [(202, {})]}
+    aws.answers = {"DescribeImages": [ABSENT], "StartBuild": [RATE_LIMIT], "Invoke": [(202, {})]}
     act(left_ms=iter([121_000]))
     (next_event,) = aws.asked["Invoke"]
     assert "Build" not in next_event
@@ -279,7 +277,7 @@ def test_the_wait_for_a_turn_goes_on_in_another_call(aws: Aws, act: Act) -> None
 
 @pytest.mark.parametrize(
     ("limit", "until_s", "left_ms"),
-    [(LIMITED, 1, 900_000), (NO_BUILDS, 3300, 121_000)],
+    [(RATE_LIMIT, 1, 900_000), (NO_BUILDS, 3300, 121_000)],
     ids=["all used", "none"],
 )
 def test_a_turn_that_never_comes_is_told_with_the_quota(
@@ -299,7 +297,7 @@ def test_a_delete_is_answered_and_does_nothing(aws: Aws, handle: Handle) -> None
 
 
 @pytest.mark.parametrize(
-    "answers", [{"DescribeImages": [DENIED]}, {}], ids=["denied", "no answer at all"]
+    "answers", [{"DescribeImages": [DENIAL]}, {}], ids=["denied", "no answer at all"]
 )
 def test_an_unforeseen_fault_is_answered_with_the_functions_own_log(
     aws: Aws, handle: Handle, answers: dict[str, list[Answer]]

@@ -29,7 +29,7 @@ def large_round():
 
 
 @pytest.mark.parametrize(
-    ("value", "sent"),
+    ("value", "wire_value"),
     [
         (123.456, 123.0),
         (0.0123456, 0.0123),
@@ -41,8 +41,8 @@ def large_round():
         (98765.0, 98800.0),
     ],
 )
-def test_a_value_is_sent_at_three_digits(value, sent):
-    assert round_values(np.array([value])).tolist() == [sent]
+def test_a_value_is_sent_at_three_digits(value, wire_value):
+    assert round_values(np.array([value])).tolist() == [wire_value]
 
 
 @pytest.mark.parametrize(

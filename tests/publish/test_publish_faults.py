@@ -22,10 +22,10 @@ def refuse(operation, status, code, **when):
     return FaultRule(fault=StatusFault(status=status, code=code), operation=operation, **when)
 
 
-def completes(published, proxy):
+def completes(run, proxy):
     """Whether a publish without faults completes with exact counts."""
     proxy.use()
-    return published.publish().is_whole and published.counts() == published.expected()
+    return run.publish().is_whole and run.counts() == run.expected()
 
 
 def clock(monkeypatch, **functions):
@@ -56,78 +56,76 @@ def clock(monkeypatch, **functions):
         ("PutMetricData", 400, "Unheard", "PutMetricData was refused"),
     ],
 )
-def test_a_publish_completes_what_aws_refused(published, proxy, operation, status, code, sentence):
+def test_a_publish_completes_what_aws_refused(run, proxy, operation, status, code, sentence):
     proxy.use(refuse(operation, status, code))
 
     with pytest.raises(TandemError, match=sentence) as fault:
-        published.publish()
+        run.publish()
 
     assert code in str(fault.value)
-    assert completes(published, proxy)
+    assert completes(run, proxy)
 
 
-def test_credentials_of_another_account_are_refused_before_anything_is_sent(published, proxy):
+def test_credentials_of_another_account_are_refused_before_anything_is_sent(run, proxy):
     with pytest.raises(InputError, match="these credentials are of account 999988887777"):
-        published.publish(
-            clients=build_clients(proxy.url, published.endpoint.region, "999988887777")
-        )
+        run.publish(clients=build_clients(proxy.url, run.endpoint.region, "999988887777"))
     assert {request.operation for request in proxy.log} == {"GetCallerIdentity"}
 
 
-def test_rounds_older_than_two_weeks_are_named_once_and_stored(published):
-    published.made(first_s=minute_now(14 * DAY_S + 90), step_s=3600)
-    first = published.publish()
-    second = published.publish()
+def test_rounds_older_than_two_weeks_are_named_once_and_stored(run):
+    run.made(first_s=minute_now(14 * DAY_S + 90), step_s=3600)
+    first = run.publish()
+    second = run.publish()
     assert [
         "round 0" in sentence and "older than two weeks" in sentence for sentence in first.lost
     ] == [True]
-    assert (first.sent, second.is_whole, "records/round-00000.jsonl" in published.objects()) == (
+    assert (first.sent, second.is_whole, "records/round-00000.jsonl" in run.objects()) == (
         3,
         True,
         True,
     )
 
 
-def test_times_far_ahead_wait_until_cloudwatch_takes_them(published, monkeypatch):
-    published.made(count=1, first_s=minute_now(-3 * 3600))
+def test_times_far_ahead_wait_until_cloudwatch_takes_them(run, monkeypatch):
+    run.made(count=1, first_s=minute_now(-3 * 3600))
 
-    report = published.publish()
+    report = run.publish()
     clock(monkeypatch, time=lambda: time.time() + 2 * 3600)
-    later = published.publish()
+    later = run.publish()
 
     assert "too far ahead of this machine's clock" in report.left[0]
-    assert (report.sent, later.is_whole, published.counts()) == (0, True, published.expected())
+    assert (report.sent, later.is_whole, run.counts()) == (0, True, run.expected())
 
 
-def test_a_refused_class_is_named_once(published, proxy):
-    published.made(count=1)
+def test_a_refused_class_is_named_once(run, proxy):
+    run.made(count=1)
     proxy.use(refuse("PutMetricData", 400, "InvalidParameterValue", skip=1, times=1))
 
-    first = published.publish()
-    second = published.publish()
+    first = run.publish()
+    second = run.publish()
 
     assert [sentence.startswith("class 'code' of round 0") for sentence in first.lost] == [True]
     assert (first.sent, second.is_whole) == (2, True)
-    assert {key[1][2][1] for key, count in published.counts().items() if count} == {"chat", "math"}
+    assert {key[1][2][1] for key, count in run.counts().items() if count} == {"chat", "math"}
 
 
 @pytest.mark.parametrize("operation", ["PutMetricData", "PutObject"])
-def test_a_refused_class_is_named_by_the_publish_that_completes(published, proxy, operation):
+def test_a_refused_class_is_named_by_the_publish_that_completes(run, proxy, operation):
     refusal = refuse("PutMetricData", 400, "InvalidParameterValue", times=1)
     # of the second round; the manifest
     proxy.use(refusal, refuse(operation, 403, "AccessDenied", skip=3))
     with pytest.raises(ExternalError):
-        published.publish()
+        run.publish()
     proxy.use()
 
-    first = published.publish()
-    second = published.publish()
+    first = run.publish()
+    second = run.publish()
 
     assert [sentence.startswith("class 'chat' of round 0") for sentence in first.lost] == [True]
     assert second.is_whole
 
 
-def gauge(published, at_s, arm="baseline", statistic="Maximum"):
+def gauge(run, at_s, arm="baseline", statistic="Maximum"):
     cell = (
         ("Experiment", "post"),
         ("Variant", arm),
@@ -135,25 +133,23 @@ def gauge(published, at_s, arm="baseline", statistic="Maximum"):
         ("Concurrency", "all"),
     )
     key = ("unpublished_rounds", cell, at_s)
-    return read_statistic(published.endpoint, published.destination.namespace, [key], statistic)[
-        key
-    ]
+    return read_statistic(run.endpoint, run.destination.namespace, [key], statistic)[key]
 
 
-def test_the_gauge_counts_earlier_rounds_that_were_not_sent(published, proxy, monkeypatch):
-    published.made(count=3)
-    clock(monkeypatch, time=lambda: published.first_s + 600.0)
+def test_the_gauge_counts_earlier_rounds_that_were_not_sent(run, proxy, monkeypatch):
+    run.made(count=3)
+    clock(monkeypatch, time=lambda: run.first_s + 600.0)
     # the second round's first, at every try
     proxy.use(refuse("PutMetricData", 500, "InternalError", skip=3, times=3))
 
     with pytest.raises(ExternalError, match="PutMetricData failed at every try"):
-        published.publish()
+        run.publish()
 
-    assert gauge(published, published.first_s + 600) == 1.0
+    assert gauge(run, run.first_s + 600) == 1.0
 
 
-def test_the_calls_are_those_that_are_declared(published, proxy):
-    clients = build_clients(proxy.url, published.endpoint.region)
+def test_the_calls_are_those_that_are_declared(run, proxy):
+    clients = build_clients(proxy.url, run.endpoint.region)
     calls = set()
     for name in ("cloudwatch", "s3", "sts"):
         getattr(clients, name).meta.events.register(
@@ -161,12 +157,12 @@ def test_the_calls_are_those_that_are_declared(published, proxy):
             lambda model, name=name, **_: calls.add((name, model.name)),
             unique_id=name,
         )
-    (published.folder / "records.jsonl").write_bytes(bytes(20 << 20))
-    large = dataclasses.replace(next(published.rounds()), ranges=((0, 20 << 20),))
+    (run.folder / "records.jsonl").write_bytes(bytes(20 << 20))
+    large = dataclasses.replace(next(run.rounds()), ranges=((0, 20 << 20),))
     proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="UploadPart", times=1))
 
     with pytest.raises(ExternalError, match="UploadPart is denied"):
-        published.publish([large])
-    published.publish([large])
+        run.publish([large])
+    run.publish([large])
 
     assert calls == list_command_calls("bench publish")

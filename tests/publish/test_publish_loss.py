@@ -27,17 +27,17 @@ def rule_puts(fault, **when):
         DropFault(),
     ],
 )
-def test_a_request_that_was_not_done_is_sent_again(published, proxy, fault):
+def test_a_request_that_was_not_done_is_sent_again(run, proxy, fault):
     proxy.use(rule_puts(fault, every=2, times=3))
-    report = published.publish()
+    report = run.publish()
     assert (report.is_whole, report.rounds, proxy.fault_counts) == (True, [0, 1], (3,))
-    assert published.counts() == published.expected()
+    assert run.counts() == run.expected()
 
 
-def test_a_lost_answer_counts_one_batch_twice_and_loses_none(published, proxy):
+def test_a_lost_answer_counts_one_batch_twice_and_loses_none(run, proxy):
     proxy.use(rule_puts(AnswerLossFault(), skip=1, times=1))
-    assert published.publish().is_whole
-    assert (published.lost(), published.duplicates()) == (0, 1)
+    assert run.publish().is_whole
+    assert (run.lost(), run.duplicates()) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -49,48 +49,48 @@ def test_a_lost_answer_counts_one_batch_twice_and_loses_none(published, proxy):
         ("done", "PutObject", 2, 0),
     ],
 )
-def test_a_kill_loses_nothing(published, proxy, when, operation, number, most_duplicates):
-    published.made(seed=11, gaps=30)
+def test_a_kill_loses_nothing(run, proxy, when, operation, number, most_duplicates):
+    run.made(seed=11, gaps=30)
 
-    assert published.kill(proxy, when, number, operation)
-    assert published.publish().is_whole
+    assert run.kill(proxy, when, number, operation)
+    assert run.publish().is_whole
 
-    assert published.lost() == 0
-    assert published.duplicates() <= most_duplicates
+    assert run.lost() == 0
+    assert run.duplicates() <= most_duplicates
 
 
-def test_a_batch_is_not_sent_again_after_a_fault(published, proxy):
+def test_a_batch_is_not_sent_again_after_a_fault(run, proxy):
     proxy.use(rule_puts(ACCESS_DENIED_FAULT, skip=2))
     with pytest.raises(ExternalError, match="PutMetricData is denied"):
-        published.publish()
+        run.publish()
     proxy.use()
 
-    assert published.publish().sent == 4
-    assert published.counts() == published.expected()
+    assert run.publish().sent == 4
+    assert run.counts() == run.expected()
 
 
-def test_a_cut_line_is_no_batch(published, proxy):
+def test_a_cut_line_is_no_batch(run, proxy):
     proxy.use(rule_puts(ACCESS_DENIED_FAULT, skip=2))
     with pytest.raises(ExternalError):
-        published.publish()
-    path = published.folder / "published.jsonl"
+        run.publish()
+    path = run.folder / "published.jsonl"
     path.write_bytes(path.read_bytes()[:-9])
     proxy.use(rule_puts(ACCESS_DENIED_FAULT, skip=1))
     with pytest.raises(ExternalError):
-        published.publish()
+        run.publish()
     proxy.use()
 
-    assert published.publish().sent == 4
-    assert (published.lost(), published.duplicates()) == (0, 1)
+    assert run.publish().sent == 4
+    assert (run.lost(), run.duplicates()) == (0, 1)
 
 
-def test_records_are_stored_although_cloudwatch_refuses_all(published, proxy):
+def test_records_are_stored_although_cloudwatch_refuses_all(run, proxy):
     proxy.use(rule_puts(ACCESS_DENIED_FAULT))
     for _ in range(2):
         with pytest.raises(ExternalError):
-            published.publish()
+            run.publish()
 
-    assert published.objects() == [
+    assert run.objects() == [
         "manifest.json",
         "records/round-00000.jsonl",
         "records/round-00001.jsonl",
@@ -98,15 +98,15 @@ def test_records_are_stored_although_cloudwatch_refuses_all(published, proxy):
     assert len(proxy.requests("PutObject", "*/records/*")) == 2
 
 
-def test_what_is_late_is_left_to_a_later_publish(published, proxy):
-    report = published.publish(end_s=0.0)
+def test_what_is_late_is_left_to_a_later_publish(run, proxy):
+    report = run.publish(end_s=0.0)
     assert (len(report.left), proxy.requests("PutMetricData")) == (1, ())
-    assert published.publish().is_whole
-    assert published.counts() == published.expected()
+    assert run.publish().is_whole
+    assert run.counts() == run.expected()
 
 
-def test_a_folder_that_cannot_be_written_sends_nothing(published, proxy):
-    (published.folder / "published.jsonl").mkdir()
+def test_a_folder_that_cannot_be_written_sends_nothing(run, proxy):
+    (run.folder / "published.jsonl").mkdir()
     with pytest.raises(TandemError, match="Is a directory"):
-        published.publish()
+        run.publish()
     assert proxy.requests("PutMetricData") == ()

@@ -35,24 +35,24 @@ BUCKET_ERROR = 0.005
 TODAY_S = int(time.time()) // DAY_S * DAY_S
 
 
-def publish_measured(published: PublishedRun, source: Path, start_s: int) -> PublishedRun:
+def publish_measured(run: PublishedRun, source: Path, start_s: int) -> PublishedRun:
     """Publish a measured run as begun at another time; told a limit, so that it has goodput."""
-    folder = published.folder
+    folder = run.folder
     shutil.rmtree(folder)
     shutil.copytree(source, folder)
-    run = manifest.read_manifest(folder)
+    run_manifest = manifest.read_manifest(folder)
     clock = msgspec.structs.replace(
-        run.clock, utc=datetime.fromtimestamp(start_s, tz=UTC).isoformat()
+        run_manifest.clock, utc=datetime.fromtimestamp(start_s, tz=UTC).isoformat()
     )
     manifest.write_manifest(
-        folder, msgspec.structs.replace(run, clock=clock, goodput={"ttft_ms": 1000.0})
+        folder, msgspec.structs.replace(run_manifest, clock=clock, goodput={"ttft_ms": 1000.0})
     )
-    published.publish(read_rounds(folder, "post"))
-    return published
+    run.publish(read_rounds(folder, "post"))
+    return run
 
 
 @pytest.fixture
-def data(published: PublishedRun) -> list[dict[str, Any]]:
+def data(run: PublishedRun) -> list[dict[str, Any]]:
     """Every datum of every PutMetricData that a publish of the sample's run makes, as it was passed
     to boto3."""
     data_sent: list[dict[str, Any]] = []
@@ -60,11 +60,11 @@ def data(published: PublishedRun) -> list[dict[str, Any]]:
     def keep(params: dict[str, Any], **_: object) -> None:
         data_sent.extend(params["MetricData"])
 
-    events = published.clients().cloudwatch.meta.events
+    events = run.clients().cloudwatch.meta.events
     event = "provide-client-params.cloudwatch.PutMetricData"
     events.register(event, keep)
     try:
-        publish_measured(published, SAMPLE_RUN, TODAY_S)
+        publish_measured(run, SAMPLE_RUN, TODAY_S)
     finally:
         events.unregister(event, keep)
     return data_sent
@@ -97,23 +97,23 @@ def test_the_recording_is_what_the_bench_sends(data: list[dict[str, Any]]) -> No
     assert SAMPLE.read_text() == text
 
 
-def read_cell(published: PublishedRun, cell: Any, statistic: str, metric: str = "") -> float | None:
+def read_cell(run: PublishedRun, cell: Any, statistic: str, metric: str = "") -> float | None:
     """One statistic of a summary's cell over the whole run, as CloudWatch pools it; None for no
     value."""
     dimensions = zip(
         BENCH_DIMENSIONS, ("post", cell.arm, cell.class_, str(cell.concurrency)), strict=True
     )
     key = (metric or cell.metric, tuple(dimensions), TODAY_S - DAY_S)
-    return read_statistic(
-        published.endpoint, published.destination.namespace, [key], statistic, 2 * DAY_S
-    ).get(key)
+    return read_statistic(run.endpoint, run.destination.namespace, [key], statistic, 2 * DAY_S).get(
+        key
+    )
 
 
 @pytest.mark.proof
 def test_percentiles_are_cloudwatchs_within_the_bucket_error(
-    published: PublishedRun,
+    run: PublishedRun,
 ) -> None:
-    run = publish_measured(published, REAL_RUN, TODAY_S - DAY_S // 2)
+    run = publish_measured(run, REAL_RUN, TODAY_S - DAY_S // 2)
     names = {metric.name for metric in metrics.list_published_metrics()}
     cells = [cell for cell in summary.summarize_run(run.folder).cells if cell.metric in names]
 

@@ -35,7 +35,7 @@ def enforcing() -> Iterator[AwsEndpoint]:
 
 
 @pytest.fixture(scope="session")
-def renewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+def restart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
     """An endpoint that keeps its state, in its second life, and what was seen of the first one and
     at its end."""
     folder = tmp_path_factory.mktemp("state")
@@ -154,7 +154,7 @@ def refusal() -> Callable[..., str]:
 
 
 @pytest.fixture
-def held(endpoint: AwsEndpoint) -> Callable[[str], dict[str, ResourceCheck]]:
+def check_resources(endpoint: AwsEndpoint) -> Callable[[str], dict[str, ResourceCheck]]:
     """Hold a stack; by logical id."""
 
     def act(stack: str) -> dict[str, ResourceCheck]:

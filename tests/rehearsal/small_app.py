@@ -15,13 +15,13 @@ from typing import Any
 import yaml
 
 
-def templates(name: str, said: dict[str, Any], faults: list[str]) -> dict[str, dict[str, Any]]:
+def templates(name: str, document: dict[str, Any], faults: list[str]) -> dict[str, dict[str, Any]]:
     """The stacks' resources; of the real ones just what the steps of a rehearsal look at."""
-    reservation = said["capacity"]["reservation_id"]
+    reservation = document["capacity"]["reservation_id"]
     target = {"CapacityReservationTarget": {"CapacityReservationId": reservation}}
     role = {"AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []}}
     bucket = {
-        "BucketName": f"tandem-{name}-{said['account']}",
+        "BucketName": f"tandem-{name}-{document['account']}",
         "VersioningConfiguration": {"Status": "Enabled"},
     }
     subnet = {
@@ -33,7 +33,7 @@ def templates(name: str, said: dict[str, Any], faults: list[str]) -> dict[str, d
         "Name": f"tandem-{name}",
         "RoleArn": {"Fn::GetAtt": ["Role", "Arn"]},
         "ResourcesVpcConfig": {"SubnetIds": [{"Fn::ImportValue": f"{name}-Subnet"}]},
-        "DeletionProtection": said["cluster"].get("deletion_protection", True),
+        "DeletionProtection": document["cluster"].get("deletion_protection", True),
     }
     tags = [{"Key": "leak", "Value": reservation}] if "leaky" in faults else []
     return {
@@ -66,12 +66,12 @@ def outputs(name: str, stack: str) -> dict[str, Any]:
     return {"Subnet": {"Value": {"Ref": "Subnet"}, "Export": {"Name": f"{name}-Subnet"}}}
 
 
-def artifact(name: str, said: dict[str, Any], stack: str, faults: list[str]) -> dict[str, Any]:
+def artifact(name: str, document: dict[str, Any], stack: str, faults: list[str]) -> dict[str, Any]:
     after = {"Cluster": ["Network"], "Fleet": ["Cluster"]}.get(stack, [])
-    is_protected = said.get("termination_protection", True) and "unprotected" not in faults
+    is_protected = document.get("termination_protection", True) and "unprotected" not in faults
     return {
         "type": "aws:cloudformation:stack",
-        "environment": f"aws://{said['account']}/{said['region']}",
+        "environment": f"aws://{document['account']}/{document['region']}",
         "properties": {
             "templateFile": f"{stack}.template.json",
             "terminationProtection": is_protected,

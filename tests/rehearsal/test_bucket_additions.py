@@ -13,10 +13,10 @@ def bucket(policy="Delete", **properties):
     }
 
 
-def test_a_bucket_with_an_object_does_not_delete(endpoint, deploy, delete, held):
+def test_a_bucket_with_an_object_does_not_delete(endpoint, deploy, delete, check_resources):
     stack = deploy(bucket())
     endpoint.client("s3").put_object(
-        Bucket=held(stack.name)["Bucket"].physical_id, Key="k", Body=b"x"
+        Bucket=check_resources(stack.name)["Bucket"].physical_id, Key="k", Body=b"x"
     )
     assert delete(stack) == "DELETE_FAILED"
 

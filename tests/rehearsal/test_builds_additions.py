@@ -56,7 +56,7 @@ def wait_for_end(project, ids):
 
 
 @pytest.fixture
-def played(project):
+def start_build(project):
     """Start a build and wait for its end."""
 
     def act(**more):
@@ -70,19 +70,19 @@ def played(project):
     return act
 
 
-def test_a_tag_is_pushed_once(endpoint, played):
+def test_a_tag_is_pushed_once(endpoint, start_build):
     # of another test
     endpoint.client("ecr").batch_delete_image(repositoryName="played", imageIds=[{"imageTag": "1"}])
-    first = played()
-    second = played()
+    first = start_build()
+    second = start_build()
 
     (failure,) = [phase for phase in second["phases"] if phase["phaseStatus"] == "FAILED"]
     assert (first["buildStatus"], second["buildStatus"]) == ("SUCCEEDED", "FAILED")
     assert "The image tag '1' already exists" in failure["contexts"][0]["message"]
 
 
-def test_two_starts_with_one_token_are_one_build(played):
-    assert played(idempotencyToken="t")["id"] == played(idempotencyToken="t")["id"]
+def test_two_starts_with_one_token_are_one_build(start_build):
+    assert start_build(idempotencyToken="t")["id"] == start_build(idempotencyToken="t")["id"]
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ class Fleet:
     def become(self, block: CapacityBlock) -> None:
         self.endpoint.set_blocks({self.id: block})
 
-    def scale(self, desired: int) -> None:
-        sizes = {"minSize": 0, "desiredSize": desired}
+    def scale(self, size: int) -> None:
+        sizes = {"minSize": 0, "desiredSize": size}
         self.eks.update_nodegroup_config(
             clusterName="blocks", nodegroupName=self.name, scalingConfig=sizes
         )

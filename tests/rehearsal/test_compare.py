@@ -26,11 +26,11 @@ DIFFERENT = {
 }
 
 
-@pytest.mark.parametrize(("template", "described"), SAME.values(), ids=SAME)
-def test_no_difference(template, described):
-    assert list(find_differences(template, described, "")) == []
+@pytest.mark.parametrize(("template", "actual"), SAME.values(), ids=SAME)
+def test_no_difference(template, actual):
+    assert list(find_differences(template, actual, "")) == []
 
 
-@pytest.mark.parametrize(("template", "described", "where"), DIFFERENT.values(), ids=DIFFERENT)
-def test_a_difference_is_named_by_its_place(template, described, where):
-    assert [part.property_path for part in find_differences(template, described, "")] == [where]
+@pytest.mark.parametrize(("template", "actual", "where"), DIFFERENT.values(), ids=DIFFERENT)
+def test_a_difference_is_named_by_its_place(template, actual, where):
+    assert [part.property_path for part in find_differences(template, actual, "")] == [where]

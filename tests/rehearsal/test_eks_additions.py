@@ -75,7 +75,7 @@ def test_a_node_group_follows_its_launch_template(endpoint, deploy):
         },
     ],
 )
-def test_an_addon_is_updated_in_place(deploy, held, changed):
+def test_an_addon_is_updated_in_place(deploy, check_resources, changed):
     name = f"addon-{next(iter(changed)).lower()}"
 
     def addon(**more):
@@ -88,10 +88,13 @@ def test_an_addon_is_updated_in_place(deploy, held, changed):
         return {**cluster(name), "Addon": {"Type": "AWS::EKS::Addon", "Properties": properties}}
 
     stack = deploy(addon())
-    first = held(stack.name)["Addon"].physical_id
+    first = check_resources(stack.name)["Addon"].physical_id
     deploy(addon(**changed), stack.name, update=True)
 
-    assert (held(stack.name)["Addon"].differences, held(stack.name)["Addon"].physical_id) == (
+    assert (
+        check_resources(stack.name)["Addon"].differences,
+        check_resources(stack.name)["Addon"].physical_id,
+    ) == (
         (),
         first,
     )

@@ -43,12 +43,12 @@ def test_it_listens_on_loopback_only(endpoint):
     assert is_listening(endpoint.port)
 
 
-def test_a_stopped_endpoint_leaves_neither_process_nor_files(renewed):
-    assert (gone(renewed.left.process), renewed.left.work_there) == (True, False)
+def test_a_stopped_endpoint_leaves_neither_process_nor_files(restart):
+    assert (gone(restart.left.process), restart.left.work_there) == (True, False)
 
 
-def test_state_survives_a_restart_where_it_is_asked_for(renewed):
-    assert renewed.endpoint.client("ssm").get_parameter(Name="p")["Parameter"]["Value"] == "v"
+def test_state_survives_a_restart_where_it_is_asked_for(restart):
+    assert restart.endpoint.client("ssm").get_parameter(Name="p")["Parameter"]["Value"] == "v"
 
 
 def test_rejects_a_port_in_use():

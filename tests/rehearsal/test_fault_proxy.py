@@ -28,8 +28,8 @@ class Upstream(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
-    def __init__(self, asked, *arguments):
-        self.asked = asked
+    def __init__(self, requests, *arguments):
+        self.requests = requests
         super().__init__(*arguments)
 
     def log_message(self, *_):
@@ -37,7 +37,7 @@ class Upstream(BaseHTTPRequestHandler):
 
     def answer(self):
         request_body = b"".join(loopback.read_body(self.headers, self.rfile))
-        self.asked.append((self.command, self.path, self.headers.items(), request_body))
+        self.requests.append((self.command, self.path, self.headers.items(), request_body))
         is_in_chunks = self.path == "/chunked"
         body = b"" if self.path == "/empty" else PAYLOAD
         self.send_response(200, "Fine")
@@ -58,13 +58,13 @@ class Upstream(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def asked():
+def requests():
     return []
 
 
 @pytest.fixture
-def proxy(asked):
-    upstream = loopback.LoopbackServer(partial(Upstream, asked))
+def proxy(requests):
+    upstream = loopback.LoopbackServer(partial(Upstream, requests))
     upstream.start()
     with FaultProxy(upstream.url) as running:
         yield running
@@ -92,7 +92,7 @@ def broken(connection, path="/x"):
     return error.value
 
 
-def test_a_request_passes_unchanged(connection, asked):
+def test_a_request_passes_unchanged(connection, requests):
     get(
         connection,
         "/a%2Fb?c=%20d",
@@ -101,7 +101,7 @@ def test_a_request_passes_unchanged(connection, asked):
         headers={"Host": "bucket.example", "X-Amz-Meta-A": "1"},
     )
 
-    ((method, path, headers, body),) = asked
+    ((method, path, headers, body),) = requests
     assert (method, path, body) == ("PUT", "/a%2Fb?c=%20d", PAYLOAD)
     assert dict(headers) == {
         "Host": "bucket.example",
@@ -111,22 +111,22 @@ def test_a_request_passes_unchanged(connection, asked):
     }
 
 
-def test_a_status_is_answered_in_place_of_the_endpoint(proxy, connection, asked):
+def test_a_status_is_answered_in_place_of_the_endpoint(proxy, connection, requests):
     proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT))
     answer, body = get(connection, method="PUT", body=PAYLOAD)
-    assert (answer.status, b"<Code>InternalError</Code>" in body, asked) == (500, True, [])
+    assert (answer.status, b"<Code>InternalError</Code>" in body, requests) == (500, True, [])
 
 
-def test_a_dropped_request_is_never_asked(proxy, connection, asked):
+def test_a_dropped_request_is_never_asked(proxy, connection, requests):
     proxy.use(FaultRule(fault=DropFault()))
     assert isinstance(broken(connection), http.client.RemoteDisconnected)
-    assert (asked, proxy.log[0].status, proxy.log[0].done) == ([], None, False)
+    assert (requests, proxy.log[0].status, proxy.log[0].done) == ([], None, False)
 
 
-def test_a_lost_answer_was_asked_and_done(proxy, connection, asked):
+def test_a_lost_answer_was_asked_and_done(proxy, connection, requests):
     proxy.use(FaultRule(fault=AnswerLossFault()))
     assert isinstance(broken(connection), http.client.RemoteDisconnected)
-    assert (len(asked), proxy.log[0].status, proxy.log[0].done) == (1, 200, True)
+    assert (len(requests), proxy.log[0].status, proxy.log[0].done) == (1, 200, True)
 
 
 @pytest.mark.parametrize("path", ["/x", "/chunked"])

@@ -12,7 +12,7 @@ from rehearsal.aws.fleet_behavior import FleetBehavior
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
 _NUMBER = itertools.count()
-TOLD = {
+NOTIFICATION = {
     "Notification": {
         "NotificationType": "ACTUAL",
         "ComparisonOperator": "GREATER_THAN",
@@ -22,7 +22,7 @@ TOLD = {
 }
 
 
-def budget(name, amount=250, *told):
+def budget(name, amount=250, *notifications):
     return {
         "Money": {
             "Type": "AWS::Budgets::Budget",
@@ -33,7 +33,7 @@ def budget(name, amount=250, *told):
                     "TimeUnit": "DAILY",
                     "BudgetLimit": {"Amount": amount, "Unit": "USD"},
                 },
-                "NotificationsWithSubscribers": list(told or (TOLD,)),
+                "NotificationsWithSubscribers": list(notifications or (NOTIFICATION,)),
             },
         }
     }
@@ -54,7 +54,7 @@ def test_a_budget_keeps_whom_it_tells_while_its_limit_changes(endpoint, deploy, 
 
 
 @pytest.fixture
-def timed(endpoint, deploy, name):
+def count_messages(endpoint, deploy, name):
     """A rule that puts a message into a queue every five minutes; how many stand there."""
     endpoint.set_fleet()
     deploy(
@@ -84,10 +84,10 @@ def timed(endpoint, deploy, name):
     endpoint.set_fleet()
 
 
-def test_a_timed_rule_fires_when_the_clock_has_passed_its_time(endpoint, timed):
+def test_a_timed_rule_fires_when_the_clock_has_passed_its_time(endpoint, count_messages):
     counts = []
     for offset in (290, 310, 320, 620):
         endpoint.set_fleet(FleetBehavior(clock_offset_s=offset))
-        counts.append(timed())
+        counts.append(count_messages())
 
     assert counts == [0, 1, 1, 2]

@@ -43,10 +43,10 @@ def test_every_type_that_is_not_only_recorded_can_be_described():
     } == set(DESCRIBE)
 
 
-def test_a_known_service_without_a_row_is_an_error_and_not_skipped(deploy, held):
+def test_a_known_service_without_a_row_is_an_error_and_not_skipped(deploy, check_resources):
     stack = deploy({"Stream": {"Type": "AWS::Kinesis::Stream", "Properties": {"ShardCount": 1}}})
     with pytest.raises(UnknownTypeError, match="AWS::Kinesis::Stream"):
-        held(stack.name)
+        check_resources(stack.name)
 
 
 def test_a_custom_resource_is_not_rehearsed_as_a_whole(everything):
@@ -74,14 +74,14 @@ BUCKET = {
 }
 
 
-def test_a_setting_changed_behind_cloudformation_differs(endpoint, deploy, held):
+def test_a_setting_changed_behind_cloudformation_differs(endpoint, deploy, check_resources):
     stack = deploy({"Bucket": BUCKET})
-    bucket = held(stack.name)["Bucket"].physical_id
+    bucket = check_resources(stack.name)["Bucket"].physical_id
     endpoint.client("s3").put_bucket_versioning(
         Bucket=bucket, VersioningConfiguration={"Status": "Suspended"}
     )
 
-    (difference,) = held(stack.name)["Bucket"].differences
+    (difference,) = check_resources(stack.name)["Bucket"].differences
 
     assert (difference.property_path, difference.template_value, difference.actual_value) == (
         "VersioningConfiguration.Status",
@@ -90,7 +90,7 @@ def test_a_setting_changed_behind_cloudformation_differs(endpoint, deploy, held)
     )
 
 
-def test_a_property_that_the_endpoint_ignores_differs(deploy, held):
+def test_a_property_that_the_endpoint_ignores_differs(deploy, check_resources):
     stack = deploy(
         {
             "Vpc": {
@@ -99,10 +99,12 @@ def test_a_property_that_the_endpoint_ignores_differs(deploy, held):
             }
         }
     )
-    assert [part.property_path for part in held(stack.name)["Vpc"].differences] == ["Colour"]
+    assert [part.property_path for part in check_resources(stack.name)["Vpc"].differences] == [
+        "Colour"
+    ]
 
 
-def test_code_in_a_bucket_is_held_by_its_digest(endpoint, deploy, held):
+def test_code_in_a_bucket_is_held_by_its_digest(endpoint, deploy, check_resources):
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as files:
         files.writestr("index.py", "x = 1\n")
@@ -115,10 +117,13 @@ def test_code_in_a_bucket_is_held_by_its_digest(endpoint, deploy, held):
     stack = deploy(
         {"Layer": {"Type": "AWS::Lambda::LayerVersion", "Properties": {"Content": place}}}
     )
-    before = held(stack.name)["Layer"].differences
+    before = check_resources(stack.name)["Layer"].differences
     s3.put_object(Bucket=place["S3Bucket"], Key=place["S3Key"], Body=b"something else")
 
-    assert (before, [part.property_path for part in held(stack.name)["Layer"].differences]) == (
+    assert (
+        before,
+        [part.property_path for part in check_resources(stack.name)["Layer"].differences],
+    ) == (
         (),
         ["Content"],
     )

@@ -152,13 +152,13 @@ def log_events(endpoint, text: str) -> list[str]:
 
 
 def test_a_deploy_ends_with_the_image_in_the_repository_and_every_resource_as_the_template_says(
-    endpoint, deploy_image, held, delete
+    endpoint, deploy_image, check_resources, delete
 ) -> None:
     stack = deploy_image(WHOLE)
     assert (stack.status, stack.reasons) == ("CREATE_COMPLETE", "")
 
     tags = list_tags(endpoint, WHOLE, TOOLS)
-    items = held(stack.name)
+    items = check_resources(stack.name)
     delete(stack)
 
     assert tags == [[TOOLS.tag()]]

@@ -9,21 +9,21 @@ pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
 
 @pytest.mark.parametrize(("zone", "name"), [("use2-az1", "us-east-2a"), ("use2-az3", "us-east-2c")])
-def test_a_subnet_by_zone_id_lies_in_that_zone(endpoint, deploy, held, zone, name):
+def test_a_subnet_by_zone_id_lies_in_that_zone(endpoint, deploy, check_resources, zone, name):
     stack = deploy({**NETWORK, "Subnet": subnet(AvailabilityZoneId=zone)})
-    identity = held(stack.name)["Subnet"].physical_id
+    identity = check_resources(stack.name)["Subnet"].physical_id
     (row,) = endpoint.client("ec2").describe_subnets(SubnetIds=[identity])["Subnets"]
     assert (row["AvailabilityZoneId"], row["AvailabilityZone"]) == (zone, name)
 
 
-def test_a_deleted_network_leaves_nothing(endpoint, deploy, delete, held, templates):
+def test_a_deleted_network_leaves_nothing(endpoint, deploy, delete, check_resources, templates):
     before = len(endpoint.client("ec2").describe_nat_gateways()["NatGateways"])
     template = {
         "Resources": templates["producer"]["Resources"],
         "Parameters": templates["producer"]["Parameters"],
     }
     stack = deploy(template)
-    address = held(stack.name)["Address"].physical_id
+    address = check_resources(stack.name)["Address"].physical_id
 
     assert delete(stack) == "DELETE_COMPLETE"
     assert len(endpoint.client("ec2").describe_nat_gateways()["NatGateways"]) == before
@@ -32,7 +32,7 @@ def test_a_deleted_network_leaves_nothing(endpoint, deploy, delete, held, templa
     }
 
 
-def test_a_changed_flow_log_is_replaced(endpoint, deploy, held):
+def test_a_changed_flow_log_is_replaced(endpoint, deploy, check_resources):
     def logs(traffic):
         properties = {
             "ResourceId": {"Ref": "Vpc"},
@@ -43,9 +43,9 @@ def test_a_changed_flow_log_is_replaced(endpoint, deploy, held):
         return {**NETWORK, "Log": {"Type": "AWS::EC2::FlowLog", "Properties": properties}}
 
     stack = deploy(logs("ALL"))
-    first = held(stack.name)["Log"].physical_id
+    first = check_resources(stack.name)["Log"].physical_id
     deploy(logs("REJECT"), stack.name, update=True)
-    second = held(stack.name)["Log"]
+    second = check_resources(stack.name)["Log"]
 
     ids = {item["FlowLogId"] for item in endpoint.client("ec2").describe_flow_logs()["FlowLogs"]}
     assert (second.differences, second.physical_id in ids, first in ids) == ((), True, False)

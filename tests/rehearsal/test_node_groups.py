@@ -63,19 +63,19 @@ def seen(endpoint, name, stack=None):
     def described():
         return eks.describe_nodegroup(**identity)["nodegroup"]
 
-    def scale(desired, **more):
-        return eks.update_nodegroup_config(
-            **identity, scalingConfig={"desiredSize": desired, **more}
-        )["update"]
+    def scale(size, **more):
+        return eks.update_nodegroup_config(**identity, scalingConfig={"desiredSize": size, **more})[
+            "update"
+        ]
 
-    def update(found):
-        return eks.describe_update(name=name, nodegroupName="fleet", updateId=found["id"])[
+    def update(answer):
+        return eks.describe_update(name=name, nodegroupName="fleet", updateId=answer["id"])[
             "update"
         ]["status"]
 
-    def raised(desired):
-        scale(desired)
-        assert until(states, ["running"] * desired) == ["running"] * desired
+    def raised(size):
+        scale(size)
+        assert until(states, ["running"] * size) == ["running"] * size
 
     return SimpleNamespace(
         name=name,
@@ -356,15 +356,15 @@ def test_instances_can_say_that_they_are_older(endpoint, group):
 
 
 @pytest.mark.parametrize(
-    "said", [b'{"colour": 1}', b'{"half": "yes"}', b'{"start_delay_s": -1}', b"[", b"1"]
+    "body", [b'{"colour": 1}', b'{"half": "yes"}', b'{"start_delay_s": -1}', b"[", b"1"]
 )
-def test_rejects_a_knob_that_is_none(endpoint, said):
+def test_rejects_a_knob_that_is_none(endpoint, body):
     with pytest.raises(urllib.error.HTTPError) as refusal:
-        endpoint.put_fleet(said)
+        endpoint.put_fleet(body)
     assert refusal.value.code == 400
 
 
-def made(running, desired):
+def made(running, size):
     """A node group of that size in a cluster named c, made by API."""
     eks = running.client("eks")
     eks.create_cluster(name="c", roleArn="arn:aws:iam::000000000000:role/c", resourcesVpcConfig={})
@@ -373,7 +373,7 @@ def made(running, desired):
         nodegroupName="fleet",
         subnets=["subnet-1"],
         nodeRole="arn:aws:iam::000000000000:role/n",
-        scalingConfig={"minSize": 0, "desiredSize": desired, "maxSize": 1},
+        scalingConfig={"minSize": 0, "desiredSize": size, "maxSize": 1},
     )
     return seen(running, "c")
 

@@ -51,7 +51,7 @@ def play(endpoint, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def deployed(play):
+def deployment(play):
     """The steps of an environment that is deployed as its templates say, and its stacks."""
     steps = play("changed")
     steps.bootstrap()
@@ -61,9 +61,9 @@ def deployed(play):
 
 
 @pytest.fixture(scope="module")
-def changed(deployed):
+def drifted_steps(deployment):
     """The same steps, after a person changed the bucket; no test repairs it."""
-    steps, _ = deployed
+    steps, _ = deployment
     steps.endpoint.client("s3").put_bucket_versioning(
         Bucket=f"tandem-changed-{FICTITIOUS_ACCOUNT}",
         VersioningConfiguration={"Status": "Suspended"},
@@ -92,9 +92,9 @@ def list_kinds(result: RehearsalResult) -> set[str]:
 
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
-def test_an_app_is_bootstrapped_deployed_and_held(deployed):
+def test_an_app_is_bootstrapped_deployed_and_held(deployment):
     """The short form: what it deploys is small; templates of the real app are in tests/stacks."""
-    _, kinds = deployed
+    _, kinds = deployment
     assert kinds == {"Network", "Artifacts", "Cluster", "Fleet"}
 
 
@@ -145,19 +145,19 @@ def test_a_renewal_of_another_stack_and_stacks_that_anybody_may_destroy_fail(
 
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
-def test_a_resource_that_differs_fails_its_step_by_name(changed):
+def test_a_resource_that_differs_fails_its_step_by_name(drifted_steps):
     with pytest.raises(
         MissingEffectError, match=r"changed-Artifacts Bucket \(AWS::S3::Bucket\): VersioningConf"
     ):
-        changed.check_resources()
+        drifted_steps.check_resources()
 
 
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
-def test_a_change_of_the_app_is_a_difference(changed):
-    changed.sandbox.renew_reservation()
+def test_a_change_of_the_app_is_a_difference(drifted_steps):
+    drifted_steps.sandbox.renew_reservation()
     with pytest.raises(CdkError, match=r"(?s)cdk diff ended with code 1.*CapacityReservationId"):
-        changed.diff()
+        drifted_steps.diff()
 
 
 def test_a_missing_cli_is_said(monkeypatch, tmp_path):
@@ -191,7 +191,7 @@ def fail() -> str:
     raise OSError("no room")
 
 
-def rehearsed(*, differs: bool = False, failed: bool = False) -> RehearsalResult:
+def rehearsed(*, differs: bool = False, is_failure: bool = False) -> RehearsalResult:
     difference = PropertyDifference(
         property_path="Colour", template_value="blue", actual_value="red"
     )
@@ -205,22 +205,22 @@ def rehearsed(*, differs: bool = False, failed: bool = False) -> RehearsalResult
         differences=(difference,) if differs else (),
         unverifiable_properties={"Odd": "nobody returns it"},
     )
-    step = StepResult(name="deploy", seconds=1.25, outcome="one\ntwo", is_failure=failed)
+    step = StepResult(name="deploy", seconds=1.25, outcome="one\ntwo", is_failure=is_failure)
     return RehearsalResult(
         environment="e", account=FICTITIOUS_ACCOUNT, region="r", steps=[step], resources=[item]
     )
 
 
 @pytest.mark.parametrize(
-    ("faults", "passed"),
-    [({}, True), ({"differs": True}, False), ({"failed": True}, False)],
+    ("faults", "is_success"),
+    [({}, True), ({"differs": True}, False), ({"is_failure": True}, False)],
     ids=str,
 )
-def test_a_difference_or_a_failed_step_is_no_pass(faults, passed):
-    assert rehearsed(**faults).is_success is passed
+def test_a_difference_or_a_failed_step_is_no_pass(faults, is_success):
+    assert rehearsed(**faults).is_success is is_success
 
 
-@pytest.mark.parametrize(("faults", "code"), [({}, 0), ({"failed": True}, 3)], ids=str)
+@pytest.mark.parametrize(("faults", "code"), [({}, 0), ({"is_failure": True}, 3)], ids=str)
 def test_the_exit_code_says_whether_it_passed(monkeypatch, capsys, faults, code):
     monkeypatch.setattr(command, "run_rehearsal", lambda *_: rehearsed(**faults))
     assert command.main(["rehearse", "--env", "e"]) == code

@@ -65,10 +65,10 @@ def begin(s3, bucket):
 
 @pytest.fixture
 def complete(s3):
-    def act(begun, parts=None, **more):
+    def act(target, parts=None, **more):
         return s3.complete_multipart_upload(
-            **begun.upload,
-            MultipartUpload={"Parts": begun.parts if parts is None else parts},
+            **target.upload,
+            MultipartUpload={"Parts": target.parts if parts is None else parts},
             **more,
         )
 
@@ -87,11 +87,11 @@ def test_a_part_needs_the_checksum_that_its_upload_was_begun_with(s3, key, begin
 def test_the_completion_needs_the_checksum_of_every_part(key, begin, complete, refusal):
     upload = begin(key, LARGE, SMALL)
     without = [upload.parts[0], {name: upload.parts[1][name] for name in ("PartNumber", "ETag")}]
-    assert refusal(complete, begun=upload, parts=without) == "InvalidRequest"
+    assert refusal(complete, target=upload, parts=without) == "InvalidRequest"
 
 
 def test_a_part_that_is_not_the_last_has_a_least_size(key, begin, complete, refusal):
-    assert refusal(complete, begun=begin(key, LARGE[1:], SMALL)) == "EntityTooSmall"
+    assert refusal(complete, target=begin(key, LARGE[1:], SMALL)) == "EntityTooSmall"
 
 
 def test_a_whole_object_has_the_checksum_of_its_parts(s3, bucket, key, begin, complete):

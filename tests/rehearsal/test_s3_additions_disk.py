@@ -14,8 +14,8 @@ PART = os.urandom(8 * MIB)
 
 
 @pytest.fixture(scope="module")
-def keeping(renewed):
-    return renewed.endpoint
+def keeping(restart):
+    return restart.endpoint
 
 
 @pytest.fixture(scope="module")

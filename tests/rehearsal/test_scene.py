@@ -15,28 +15,28 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def copied(tmp_path):
+def sandbox(tmp_path):
     return create_sandbox("post-us-east-2", ROOT / "environments", ROOT / "experiments", tmp_path)
 
 
-def test_the_original_account_is_nowhere_in_the_copy(copied):
-    assert "111122223333" not in copied.file.read_text()
+def test_the_original_account_is_nowhere_in_the_copy(sandbox):
+    assert "111122223333" not in sandbox.file.read_text()
 
 
-def test_a_reservation_has_the_form_of_one_and_no_placeholder(copied):
-    reservation = copied.environment.capacity.reservation_id
+def test_a_reservation_has_the_form_of_one_and_no_placeholder(sandbox):
+    reservation = sandbox.environment.capacity.reservation_id
     assert re.fullmatch(r"cr-[0-9a-f]{17}", reservation)
-    assert not copied.environment.capacity.awaits_reservation
+    assert not sandbox.environment.capacity.awaits_reservation
 
 
-def test_a_renewal_changes_the_reservation_and_nothing_else(copied):
-    before = copied.environment
-    reservation = copied.renew_reservation()
+def test_a_renewal_changes_the_reservation_and_nothing_else(sandbox):
+    before = sandbox.environment
+    reservation = sandbox.renew_reservation()
 
     expected = before.model_dump() | {
         "capacity": before.capacity.model_dump() | {"reservation_id": reservation}
     }
-    assert copied.environment.model_dump() == expected
+    assert sandbox.environment.model_dump() == expected
     assert reservation != before.capacity.reservation_id
 
 
@@ -58,7 +58,7 @@ def test_spot_nodes_get_no_reservation(tmp_path):
 
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
-def test_what_an_environment_takes_as_given_is_made(endpoint, copied):
+def test_what_an_environment_takes_as_given_is_made(endpoint, sandbox):
     subnets = [{"id": f"subnet-0123456{n}", "zone": f"use2-az{n}"} for n in (1, 3)]
     network = {
         "kind": "existing",
@@ -71,10 +71,10 @@ def test_what_an_environment_takes_as_given_is_made(endpoint, copied):
         document.update(network=network, artifacts={"existing_bucket": "ours-already"})
         document["bootstrap"] = {"qualifier": "tandem", "permissions_boundary": "Boundary"}
 
-    copied.edit(change)
-    create_prerequisites(copied, endpoint.client)
+    sandbox.edit(change)
+    create_prerequisites(sandbox, endpoint.client)
 
-    own_network = copied.environment.network
+    own_network = sandbox.environment.network
     rows = endpoint.client("ec2").describe_subnets(
         SubnetIds=[item.id for item in own_network.subnets]
     )["Subnets"]
@@ -88,13 +88,13 @@ def test_what_an_environment_takes_as_given_is_made(endpoint, copied):
 
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
-def test_a_customers_key_is_made_and_written_down(endpoint, copied):
+def test_a_customers_key_is_made_and_written_down(endpoint, sandbox):
     key = f"arn:aws:kms:us-east-2:{FICTITIOUS_ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"
-    copied.edit(lambda document: document.update(artifacts={"kms_key_arn": key}))
+    sandbox.edit(lambda document: document.update(artifacts={"kms_key_arn": key}))
 
-    create_prerequisites(copied, endpoint.client)
+    create_prerequisites(sandbox, endpoint.client)
 
-    key_row = endpoint.client("kms").describe_key(KeyId=copied.environment.artifacts.kms_key_arn)[
+    key_row = endpoint.client("kms").describe_key(KeyId=sandbox.environment.artifacts.kms_key_arn)[
         "KeyMetadata"
     ]
     assert (key_row["Arn"] == key, key_row["KeyState"]) == (False, "Enabled")

@@ -89,7 +89,9 @@ class Scene:
         moment = self.endpoint.now() + timedelta(seconds=in_s)
         return {"ScheduleExpression": f"at({moment:%Y-%m-%dT%H:%M:%S})", **more}
 
-    def schedule(self, expression=None, said=None, retries=0, arn=TARGET, client=None, **more):
+    def schedule(
+        self, expression=None, target_input=None, retries=0, arn=TARGET, client=None, **more
+    ):
         """Make a schedule that is due a minute from now."""
         timing = {**self.at(60), **(expression or {})}
         return (client or self.scheduler).create_schedule(
@@ -100,7 +102,7 @@ class Scene:
                 "Target": {
                     "Arn": arn,
                     "RoleArn": self.role,
-                    "Input": json.dumps(self.input() if said is None else said),
+                    "Input": json.dumps(self.input() if target_input is None else target_input),
                     "DeadLetterConfig": {"Arn": self.queue_arn},
                     "RetryPolicy": {
                         "MaximumRetryAttempts": retries,
@@ -164,18 +166,18 @@ def test_a_due_schedule_terminates_the_fleet(scene):
 
 
 @pytest.mark.parametrize(
-    "said",
+    "target_input",
     [
         {"ScalingConfig": {"minSize": 0, "desiredSize": 0}},
         {"ScalingConfig": {"MinSize": "none"}},
     ],
 )
-def test_an_input_in_other_words_fails_and_changes_nothing(scene, said):
-    scene.schedule(said=scene.input(**said))
+def test_an_input_in_other_words_fails_and_changes_nothing(scene, target_input):
+    scene.schedule(target_input=scene.input(**target_input))
     scene.pass_time(61)
     [(body, attributes)] = scene.dead()
 
-    assert (body, attributes["ERROR_CODE"]) == (scene.input(**said), "ValidationException")
+    assert (body, attributes["ERROR_CODE"]) == (scene.input(**target_input), "ValidationException")
     assert (scene.states(), scene.size()) == (["running"], 1)
 
 
@@ -184,7 +186,7 @@ def test_an_input_in_other_words_fails_and_changes_nothing(scene, said):
 
 def test_a_failure_stands_in_the_dead_letter_queue_with_its_reason(scene):
     target_input = scene.input(NodegroupName="other")
-    answer = scene.schedule(said=target_input)
+    answer = scene.schedule(target_input=target_input)
     scene.pass_time(61)
     [(body, attributes)] = scene.dead()
 

@@ -51,18 +51,18 @@ def composite(name, rule, **more):
 
 
 @pytest.fixture
-def named():
+def name():
     """A prefix that no other test has."""
     return f"n{next(_NUMBER)}"
 
 
 @pytest.fixture
-def told(endpoint, named):
+def inbox(endpoint, name):
     """A queue behind a topic: the alarms' names that it was told of."""
     sqs = endpoint.client("sqs")
     sns = endpoint.client("sns")
-    topic = sns.create_topic(Name=named)["TopicArn"]
-    queue = sqs.create_queue(QueueName=named)["QueueUrl"]
+    topic = sns.create_topic(Name=name)["TopicArn"]
+    queue = sqs.create_queue(QueueName=name)["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"][
         "QueueArn"
     ]
@@ -78,19 +78,19 @@ def told(endpoint, named):
     return act
 
 
-def pair(named, topic, **more):
+def pair(name, topic, **more):
     return {
-        "Child": alarm(f"{named}-child"),
-        "Muting": alarm(f"{named}-muting"),
+        "Child": alarm(f"{name}-child"),
+        "Muting": alarm(f"{name}-muting"),
         "Called": composite(
-            f"{named}-called", f'ALARM("{named}-child")', AlarmActions=[topic], **more
+            f"{name}-called", f'ALARM("{name}-child")', AlarmActions=[topic], **more
         ),
     }
 
 
-def muted(named):
+def muted(name):
     return {
-        "ActionsSuppressor": f"{named}-muting",
+        "ActionsSuppressor": f"{name}-muting",
         "ActionsSuppressorWaitPeriod": 60,
         "ActionsSuppressorExtensionPeriod": 60,
     }
@@ -102,41 +102,41 @@ def into(endpoint, name, state):
     )
 
 
-def called(endpoint, named):
+def read_alarm(endpoint, name):
     client = endpoint.client("cloudwatch")
-    (row,) = client.describe_alarms(AlarmNames=[f"{named}-called"], AlarmTypes=["CompositeAlarm"])[
+    (row,) = client.describe_alarms(AlarmNames=[f"{name}-called"], AlarmTypes=["CompositeAlarm"])[
         "CompositeAlarms"
     ]
     return row
 
 
-def test_an_updated_alarm_is_as_its_new_template_says(deploy, held, named):
-    stack = deploy({"Share": alarm(named, Metrics=QUERIES, Threshold=5)})
+def test_an_updated_alarm_is_as_its_new_template_says(deploy, check_resources, name):
+    stack = deploy({"Share": alarm(name, Metrics=QUERIES, Threshold=5)})
     deploy(
         {
             "Share": alarm(
-                named, Metrics=[*QUERIES[:1], {**QUERIES[1], "Expression": "2 * a"}], Threshold=7.5
+                name, Metrics=[*QUERIES[:1], {**QUERIES[1], "Expression": "2 * a"}], Threshold=7.5
             )
         },
         stack.name,
         update=True,
     )
-    assert held(stack.name)["Share"].differences == ()
+    assert check_resources(stack.name)["Share"].differences == ()
 
 
-def test_a_composite_tells_its_topic(endpoint, deploy, told, named):
-    deploy(pair(named, told.topic, **muted(named)))
-    into(endpoint, f"{named}-child", "ALARM")
-    assert told() == [f"{named}-called"]
+def test_a_composite_tells_its_topic(endpoint, deploy, inbox, name):
+    deploy(pair(name, inbox.topic, **muted(name)))
+    into(endpoint, f"{name}-child", "ALARM")
+    assert inbox() == [f"{name}-called"]
 
 
-def test_a_muted_composite_is_in_alarm_and_tells_nobody(endpoint, deploy, told, named):
-    deploy(pair(named, told.topic, **muted(named)))
-    into(endpoint, f"{named}-muting", "ALARM")
-    into(endpoint, f"{named}-child", "ALARM")
+def test_a_muted_composite_is_in_alarm_and_tells_nobody(endpoint, deploy, inbox, name):
+    deploy(pair(name, inbox.topic, **muted(name)))
+    into(endpoint, f"{name}-muting", "ALARM")
+    into(endpoint, f"{name}-child", "ALARM")
 
-    alarm_row = called(endpoint, named)
-    assert (alarm_row["StateValue"], alarm_row["ActionsSuppressedBy"], told()) == (
+    alarm_row = read_alarm(endpoint, name)
+    assert (alarm_row["StateValue"], alarm_row["ActionsSuppressedBy"], inbox()) == (
         "ALARM",
         "Alarm",
         [],
@@ -150,9 +150,9 @@ def test_a_muted_composite_is_in_alarm_and_tells_nobody(endpoint, deploy, told, 
         (("ActionsSuppressorWaitPeriod", "ActionsSuppressorExtensionPeriod"), "does not exist"),
     ],
 )
-def test_rejects_a_suppressor_that_cannot_mute(deploy, named, waits, reason):
+def test_rejects_a_suppressor_that_cannot_mute(deploy, name, waits, reason):
     more = {"ActionsSuppressor": "nobody", **dict.fromkeys(waits, 60)}
-    stack = deploy(pair(named, "arn:aws:sns:us-east-2:222233334444:t", **more))
+    stack = deploy(pair(name, "arn:aws:sns:us-east-2:222233334444:t", **more))
     assert reason in str(stack.reasons)
 
 
@@ -161,9 +161,9 @@ def test_rejects_a_suppressor_that_cannot_mute(deploy, named, waits, reason):
     ["{", '{"start": "-P1D"}', json.dumps({"widgets": [{}] * 501})],
     ids=["no-json", "no-widgets", "501-widgets"],
 )
-def test_rejects_a_dashboard_that_cannot_be_drawn(deploy, named, body):
+def test_rejects_a_dashboard_that_cannot_be_drawn(deploy, name, body):
     board = {
         "Type": "AWS::CloudWatch::Dashboard",
-        "Properties": {"DashboardName": named, "DashboardBody": body},
+        "Properties": {"DashboardName": name, "DashboardBody": body},
     }
     assert "The dashboard body is invalid" in str(deploy({"Board": board}).reasons)

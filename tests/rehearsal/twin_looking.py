@@ -23,11 +23,11 @@ def list_states(ec2, tag, value):
     return sorted(state for state in states if state != "terminated")
 
 
-def until(look, wanted, seconds=10):
+def until(look, goal, seconds=10):
     """Return what a look shows, as soon as it is what is wanted, or at last whatever it is."""
     deadline = time.monotonic() + seconds
     state = look()
-    while state != wanted and time.monotonic() < deadline:
+    while state != goal and time.monotonic() < deadline:
         time.sleep(0.02)
         state = look()
     return state

@@ -81,7 +81,7 @@ class RunJobs:
             )
             for name, role, url in zip(ARMS, roles, self.urls, strict=True)
         )
-        stated = {
+        fields = {
             "run": RUN,
             "environment": self.environment,
             "experiment": "post",
@@ -101,7 +101,7 @@ class RunJobs:
             "instance_type": "trn2.48xlarge",
             "usd_per_hour": 30.0,
         }
-        return BenchTask(**{**stated, **self.fields, **changes})
+        return BenchTask(**{**fields, **self.fields, **changes})
 
     def measure(
         self, number: int, attempt: int = 1, *, is_confirmed: bool = True, **changes: Any
@@ -220,6 +220,6 @@ def full_run(endpoint, clients, pair, tmp_path_factory) -> Iterator[RunJobs]:
     with pytest.MonkeyPatch.context() as patch, hurry():
         for name, value in variables(endpoint, endpoint.url, folder).items():
             patch.setenv(name, value)
-        made = create_job(store, pair, endpoint.region, folder)
-        assert [made.measure(number) for number in range(3)] == [0, 0, 0]
-        yield made
+        job = create_job(store, pair, endpoint.region, folder)
+        assert [job.measure(number) for number in range(3)] == [0, 0, 0]
+        yield job

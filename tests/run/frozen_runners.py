@@ -229,7 +229,7 @@ def sum_node_minutes(machines: list[Machine]) -> float:
     """Return the minutes of all instances, from EC2's launch to EC2's end."""
     return (
         sum(
-            (machine.ended - machine.launched).total_seconds()
+            (machine.ended - machine.launch_time).total_seconds()
             for machine in machines
             if machine.ended
         )

@@ -89,28 +89,28 @@ def test_run_whose_reaper_gets_no_word_of_an_extension_ends_by_the_plan():
     assert "the Capacity Block ends at 2026-11-21T11:00:00Z" in record["reason"]
 
 
-def replace_block(world, *, is_deployed):
+def replace_block(world, *, deploys):
     """Let the run's block end, and another one begin a day long."""
     world.pass_time((OLD_END - world.account.now).total_seconds())
     tags = dict(world.account.group["tags"])
     world.account.deploy_block(world.account.now, world.account.now + DAY, "cr-0fedcba9876543210")
-    if not is_deployed:
+    if not deploys:
         world.account.group["tags"] = tags
 
 
 def test_second_lease_on_another_block_is_judged_once_fleet_names_it():
     world = reach_second_lease()
-    replace_block(world, is_deployed=True)
+    replace_block(world, deploys=True)
     world.ask("resume", hours=8)
     record = world.live()
 
     assert (record["state"], world.is_empty, len(record["leases"])) == ("judged", True, 2)
-    assert [machine.launched > OLD_END for machine in world.account.machines] == [False, True]
+    assert [machine.launch_time > OLD_END for machine in world.account.machines] == [False, True]
 
 
 def test_second_lease_on_another_block_is_refused_while_fleet_names_the_old_one():
     world = reach_second_lease()
-    replace_block(world, is_deployed=False)
+    replace_block(world, deploys=False)
     world.ask("resume", hours=8)
     record = world.live()
 

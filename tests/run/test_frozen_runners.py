@@ -20,7 +20,7 @@ from virtual_world import FULL_BUCKET
 
 FREEZES = 20
 PROOF_LIVES = 500
-MAX_ENDED = 2
+MAX_ENDS = 2
 ABSENT_SHARE = 0.3
 NODE_MINUTES = 3  # between the journal and EC2
 
@@ -154,4 +154,4 @@ def test_ten_thousand_freezes():
     sys.stderr.write(f"{PROOF_LIVES} lives, {dict(counts)}, at most {widest:.2f} min from EC2's\n")
     sys.stderr.write(f"healthy runs ended: {ends}; untrue reasons: {untrue}\n")
     assert untrue == []
-    assert len(ends) <= MAX_ENDED, ends
+    assert len(ends) <= MAX_ENDS, ends

@@ -39,7 +39,7 @@ from tandem.run.round_records import download_results
 
 __all__ = ["aws", "clients", "endpoint", "front", "full_run", "job", "pair", "proxy"]
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("bench-jobs")]
-STORED = [
+RESULT_FILES = [
     "counters.jsonl",
     "judgment.json",
     "manifest.json",
@@ -73,7 +73,7 @@ def test_the_judge_stores_verdict_report_and_the_run_s_files(
     judgment_run: tuple[RunJobs, dict[str, Any]],
 ) -> None:
     job, _ = judgment_run
-    assert list_files(job) == sorted([*STORED, "report.html"])
+    assert list_files(job) == sorted([*RESULT_FILES, "report.html"])
     assert job.list("records/") == [f"records/round-0000{number}.jsonl" for number in range(3)]
     assert len(job.list("published/")) == 3
 
@@ -116,7 +116,11 @@ def test_a_downloaded_run_is_reported_on_as_it_was_judged(
     with hurry():
         outputs = [run_report(str(folder), *flags) for flags in ((), ("--json",))]
 
-    assert {path.name for path in folder.iterdir()} == {*STORED, "records.jsonl", "report.html"}
+    assert {path.name for path in folder.iterdir()} == {
+        *RESULT_FILES,
+        "records.jsonl",
+        "report.html",
+    }
     # then where more stands, and the path of the page
     assert outputs[0].splitlines()[:-2] == text.splitlines()
     assert json.loads(outputs[1]) == expected | {"exit_code": 0}
@@ -168,7 +172,7 @@ def test_unpublished_run_is_judged_with_a_note(
     proxy.use()
 
     assert ["PutMetricData" in note for note in judgment["notes"]] == [True]
-    assert list_files(job) == STORED
+    assert list_files(job) == RESULT_FILES
     assert job.list("published/") == []
     assert job.judge()["notes"] == []
     assert job.list("published/") == [f"published/{job.environment}/round-00000.json"]
@@ -210,9 +214,9 @@ def write_crafted(folder: Path, control_factor: float, **changes: Any) -> Path:
     pairs = dict.fromkeys((0, 1, 3, 4), (ARMS[1], 0.5)) | {2: (f"{ARMS[0]}#2", control_factor)}
     records = [
         answer_times(name, factor * (1 + 0.001 * prompt), number, prompt)
-        for number, other in sorted(pairs.items())
+        for number, measurement in sorted(pairs.items())
         for prompt in range(12)
-        for name, factor in ((ARMS[0], 1.0), other)
+        for name, factor in ((ARMS[0], 1.0), measurement)
     ]
     arms = (arm(ARMS[0], role="baseline"), arm(ARMS[1]))
     return write_run(

@@ -283,13 +283,13 @@ def test_a_torn_round_is_refused_as_the_confirmed_one(
 @pytest.fixture
 def process(job: RunJobs) -> Iterator[Any]:
     """Start `python -m tandem.run measure` as a pod does; what runs at the end is killed."""
-    started: list[subprocess.Popen[str]] = []
+    processes: list[subprocess.Popen[str]] = []
 
     def start(number: int = 0, attempt: int = 1, **variables: str) -> subprocess.Popen[str]:
         shutil.rmtree(job.folder, ignore_errors=True)
         task = {"TANDEM_TASK": encode_task(job.task(number, attempt))}
         job.folder.parent.mkdir(exist_ok=True)
-        started.append(
+        processes.append(
             subprocess.Popen(
                 [sys.executable, "-m", "tandem.run", "measure", "--folder", str(job.folder)],
                 cwd=ROOT,
@@ -299,10 +299,10 @@ def process(job: RunJobs) -> Iterator[Any]:
                 stderr=subprocess.DEVNULL,
             )
         )
-        return started[-1]
+        return processes[-1]
 
     yield start
-    for process in started:
+    for process in processes:
         process.kill()
         process.communicate()
 

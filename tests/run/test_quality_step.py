@@ -60,11 +60,11 @@ class AskedWorld(VirtualWorld):
             self.asked += [word for word in words if "=http" in word and word not in self.asked]
 
 
-def run_experiment(*, is_stored=True, script=None, leaves_answers=False, **fields):
+def run_experiment(*, has_tasks=True, script=None, leaves_answers=False, **fields):
     """Live a run to its end; return its world and its record."""
     world = AskedWorld()
     world.leaves_answers = leaves_answers
-    if is_stored:
+    if has_tasks:
         world.account.put(task_set_key("letters", SHA256), ARCHIVE)
     if script:
         world.scripts[JOB] = script
@@ -91,7 +91,7 @@ def test_judge_hears_of_the_answers(tasks_run):
 
 
 def test_absent_task_set_ends_the_run_before_money():
-    world, record = run_experiment(is_stored=False)
+    world, record = run_experiment(has_tasks=False)
     assert (record["state"], record["node_s"], record["leases"]) == ("failed", 0, [])
     assert "the bucket has no task set letters of this digest" in record["reason"]
     assert world.is_empty

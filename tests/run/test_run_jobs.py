@@ -66,7 +66,7 @@ def test_missing_judge_names_the_way_to_a_verdict():
 
 def test_missing_measure_job_is_paid_for_ten_minutes():
     world = reach("round-00001")
-    paid_before_s = (world.account.now - world.account.machines[0].launched).total_seconds()
+    paid_before_s = (world.account.now - world.account.machines[0].launch_time).total_seconds()
     delete_cron_job(world, MEASURE)
     record = world.live()
     assert (record["state"], f"lacks CronJob {MEASURE}" in record["reason"]) == ("failed", True)

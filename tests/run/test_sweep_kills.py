@@ -26,7 +26,7 @@ DRAFTS = (  # acceptance and cost of the small draft, then of the large one
     ((0.85, 0.05), (0.8, 0.2)),  # the small one
     ((0.4, 0.4), (0.4, 0.4)),  # plain decoding
 )
-SPOILED = "qwen-sd-qwen3-1-7b-k7"  # the best window of the large draft
+BROKEN_CANDIDATE = "qwen-sd-qwen3-1-7b-k7"  # the best window of the large draft
 CALLS = (1, 3, 10, 60, 200, 500)  # from one kill to the next; a life without kills has about 2,200
 # what a kill may change of a decision
 WAITS = {"node_minutes", "compile_minutes", "usd", "decided_at"}
@@ -46,7 +46,7 @@ class KilledSweep:
     """
 
     decision: dict[str, Any]
-    undisturbed: dict[str, Any]
+    reference: dict[str, Any]
     kills: int
     paid_minutes: float
 
@@ -75,7 +75,7 @@ def live_with_kills(seed: int, kills: int, *, has_budget: bool = False) -> Kille
     """Live a sweep whose runner is killed so often; hold that it ends judged, with nothing left."""
     chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
     drafts = chance.randrange(len(DRAFTS))
-    candidate = chance.choice(("", "", SPOILED))
+    candidate = chance.choice(("", "", BROKEN_CANDIDATE))
     reference = decide_undisturbed(drafts, candidate)
     world = build_life(drafts, candidate)
     budget_usd = round(chance.uniform(4, reference["usd"]), 2) if has_budget else 0
@@ -113,7 +113,7 @@ def drop_waits(document: dict[str, Any]) -> dict[str, Any]:
 
 def hold_life(seed: int, kills: int) -> int:
     sweep = live_with_kills(seed, kills)
-    assert drop_waits(sweep.decision) == drop_waits(sweep.undisturbed), seed
+    assert drop_waits(sweep.decision) == drop_waits(sweep.reference), seed
     return sweep.kills
 
 
@@ -121,7 +121,7 @@ def hold_budget(seed: int, kills: int) -> tuple[KilledSweep, float]:
     """Hold what a budget leaves of a decision; return the sweep and the USD above its budget."""
     sweep = live_with_kills(seed, kills, has_budget=True)
     decision = sweep.decision
-    reference = sweep.undisturbed
+    reference = sweep.reference
     rows = [row for row in decision["candidates"] if row["state"] == "measured"]
     former = {row["variant"]: drop_waits(row) for row in reference["candidates"]}
     assert all(drop_waits(row) == former[row["variant"]] for row in rows), seed

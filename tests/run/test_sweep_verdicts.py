@@ -107,7 +107,7 @@ def test_decision_says_that_the_output_is_another(as_good):
 
 def test_message_says_that_the_output_is_another(as_good):
     world, decision = as_good
-    assert decision.output_note in world.account.told[-1]["text"]
+    assert decision.output_note in world.account.messages[-1]["text"]
 
 
 @pytest.mark.parametrize(

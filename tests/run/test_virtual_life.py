@@ -46,7 +46,7 @@ def test_nothing_is_left(life):
 
 def test_people_hear_the_verdict(life):
     world, _, _ = life
-    assert [message["text"] for message in world.account.told] == [
+    assert [message["text"] for message in world.account.messages] == [
         "post-us-east-2: run post-1 judged. qwen-sd-vllm is faster"
     ]
 
@@ -55,7 +55,7 @@ def test_node_seconds_agree_with_the_account(life):
     world, record, _ = life
     machine = world.account.machines[0]
     empty_at = datetime.fromisoformat(record["leases"][0]["empty_at"])
-    assert abs(record["node_s"] - (empty_at - machine.launched).total_seconds()) <= 60
+    assert abs(record["node_s"] - (empty_at - machine.launch_time).total_seconds()) <= 60
 
 
 def test_each_job_leaves_the_tail_of_its_log(life):

@@ -38,7 +38,7 @@ def test_word_is_no_quantity(text):
 
 # each pair is what resource.ParseQuantity of Kubernetes 1.36.2 and json.Marshal make of the first
 @pytest.mark.parametrize(
-    ("text", "stored"),
+    ("text", "canonical"),
     [
         ("1024Gi", "1Ti"),
         ("1.5Gi", "1536Mi"),
@@ -49,8 +49,8 @@ def test_word_is_no_quantity(text):
         ("0Gi", "0"),
     ],
 )
-def test_quantity_is_stored_in_canonical_form(text, stored):
-    assert format_quantity(text) == stored
+def test_quantity_is_stored_in_canonical_form(text, canonical):
+    assert format_quantity(text) == canonical
 
 
 def build_spec() -> dict:

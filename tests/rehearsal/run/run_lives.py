@@ -38,16 +38,16 @@ class RunLife:
 
     Args:
         record: run.json. code, output: of the command that asked and followed.
-        acted: of the faults, those whose moment came and found somebody to kill.
-        unguarded: instances that were seen alive without a lease whose one-shot stop is armed.
+        acting_faults: of the faults, those whose moment came and found somebody to kill.
+        unguarded_ids: instances that were seen alive without a lease whose one-shot stop is armed.
     """
 
     name: str
     record: dict[str, Any]
     code: int
     output: str
-    acted: tuple[RunFaults, ...]
-    unguarded: tuple[str, ...]
+    acting_faults: tuple[RunFaults, ...]
+    unguarded_ids: tuple[str, ...]
 
 
 class RunLives:
@@ -110,8 +110,8 @@ class RunLives:
             record=record,
             code=result.returncode,
             output=output,
-            acted=tuple(acting_faults),
-            unguarded=tuple(unguarded_ids),
+            acting_faults=tuple(acting_faults),
+            unguarded_ids=tuple(unguarded_ids),
         )
 
     def replace_runner(self) -> None:
@@ -136,9 +136,9 @@ class RunLives:
         Returns:
             Class and metric to the judge's word; empty where nothing was judged.
         """
-        facts = (life.name, life.acted, life.record, life.output)
+        facts = (life.name, life.acting_faults, life.record, life.output)
         assert (self.world.list_fleet(), self.world.has_object(FENCE_KEY)) == ([], False), facts
-        assert life.unguarded == (), facts
+        assert life.unguarded_ids == (), facts
         assert life.record["state"] == "judged" or life.record["reason"], facts
         if life.record["state"] != "judged":
             return {}
@@ -212,10 +212,10 @@ class RunLives:
             record = self._read(run_record_key(name))
         return record
 
-    def _watch(self, is_over: threading.Event, unguarded: list[str]) -> None:
+    def _watch(self, is_over: threading.Event, unguarded_ids: list[str]) -> None:
         while not is_over.wait(LOOK_S):
             try:
-                unguarded += self._list_unguarded()
+                unguarded_ids += self._list_unguarded()
             except (BotoCoreError, ClientError):
                 continue  # the endpoint is down: whoever asks sees nothing
 

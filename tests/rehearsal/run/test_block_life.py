@@ -123,7 +123,7 @@ def pass_reaper(account):
 
 
 @pytest.fixture(scope="module")
-def leased(tmp_path_factory):
+def first_lease(tmp_path_factory):
     """A world on a block, in which a run compiled under a first lease."""
     folder = tmp_path_factory.mktemp("block")
     account = RehearsalAccount.create(
@@ -144,17 +144,17 @@ def leased(tmp_path_factory):
             first = account.run_tandem(
                 *RUN, "--until", "compile", "--hours", "6", "--run", "first", capture_output=True
             )
-            yield SimpleNamespace(account=account, world=world, first=first)
+            yield SimpleNamespace(account=account, world=world, result=first)
     finally:
         account.endpoint.stop()
 
 
 @pytest.fixture(scope="module")
-def extended(leased):
+def second_lease(first_lease):
     """The same, whose block was extended, and noted so, after a longer run was refused because the
     payment of a first extension failed; that run, asked again."""
-    account = leased.account
-    block = leased.account.sandbox.environment.capacity.block
+    account = first_lease.account
+    block = first_lease.account.sandbox.environment.capacity.block
     tags = read_tags(account)
     words = (*RUN, *MEASURE, "--hours", str(LONG_HOURS), "--run", "second")
     unpaid = BlockExtension(
@@ -173,30 +173,32 @@ def extended(leased):
     )
 
 
-def test_first_lease_ends_within_the_block(leased):
-    assert leased.first.returncode == 0, leased.first.stdout + leased.first.stderr
-    record = read_object(leased.account, run_record_key("first"))
+def test_first_lease_ends_within_the_block(first_lease):
+    assert first_lease.result.returncode == 0, first_lease.result.stdout + first_lease.result.stderr
+    record = read_object(first_lease.account, run_record_key("first"))
     assert (record["state"], len(record["leases"])) == ("compiled", 1)
 
 
-def test_longer_run_is_refused_while_its_extension_is_not_paid(extended):
-    output = " ".join((extended.refused.stdout + extended.refused.stderr).split())
-    assert (extended.refused.returncode, "the Capacity Block lasts from" in output) == (
+def test_longer_run_is_refused_while_its_extension_is_not_paid(second_lease):
+    output = " ".join((second_lease.refused.stdout + second_lease.refused.stderr).split())
+    assert (second_lease.refused.returncode, "the Capacity Block lasts from" in output) == (
         2,
         True,
     ), output
 
 
-def test_second_lease_beyond_the_old_end_is_judged_without_a_deploy(leased, extended):
-    assert extended.result.returncode == 0, extended.result.stdout + extended.result.stderr
-    record = read_object(leased.account, run_record_key("second"))
-    assert (record["state"], extended.is_as_deployed) == ("judged", True)
-    assert datetime.fromisoformat(record["leases"][0]["deadline"]) > extended.ends
+def test_second_lease_beyond_the_old_end_is_judged_without_a_deploy(first_lease, second_lease):
+    assert second_lease.result.returncode == 0, (
+        second_lease.result.stdout + second_lease.result.stderr
+    )
+    record = read_object(first_lease.account, run_record_key("second"))
+    assert (record["state"], second_lease.is_as_deployed) == ("judged", True)
+    assert datetime.fromisoformat(record["leases"][0]["deadline"]) > second_lease.ends
 
 
-def test_run_whose_block_ends_early_is_at_zero_before_ec2_takes_the_node(leased, extended):
-    assert extended.result.returncode == 0
-    account = leased.account
+def test_run_whose_block_ends_early_is_at_zero_before_ec2_takes_the_node(first_lease, second_lease):
+    assert second_lease.result.returncode == 0
+    account = first_lease.account
     with ThreadPoolExecutor() as pool:
         command = pool.submit(
             account.run_tandem,
@@ -212,18 +214,18 @@ def test_run_whose_block_ends_early_is_at_zero_before_ec2_takes_the_node(leased,
         while not has_round(account, "short"):
             assert not command.done(), command.result().stdout + command.result().stderr
             time.sleep(0.5)
-        is_raised = bool(leased.world.list_fleet())
+        is_up = bool(first_lease.world.list_fleet())
         ends = datetime.now(UTC) + timedelta(minutes=44)
         account.buy_block(ends=ends)
         report = pass_reaper(account)
         result = command.result()
     record = read_object(account, run_record_key("short"))
 
-    assert is_raised
+    assert is_up
     assert any("the Capacity Block ends at" in reason for reason in report.plan.reasons)
     assert (record["state"], result.returncode) == ("ended", 1), result.stdout + result.stderr
     assert "the Capacity Block ends at" in read_object(account, FENCE_KEY)["why"]
-    assert (leased.world.list_fleet(), datetime.now(UTC) < ends - timedelta(minutes=30)) == (
+    assert (first_lease.world.list_fleet(), datetime.now(UTC) < ends - timedelta(minutes=30)) == (
         [],
         True,
     )

@@ -66,39 +66,39 @@ class Injected:
 
 
 @pytest.fixture
-def injected(tmp_path):
+def world(tmp_path):
     world = Injected(tmp_path)
     yield world
     world.live.pods.close()
 
 
-def test_fault_a_second_replica(injected):
-    injected.reach(second_replica="arm")
-    assert injected.deployment["spec"]["replicas"] == 2
+def test_fault_a_second_replica(world):
+    world.reach(second_replica="arm")
+    assert world.deployment["spec"]["replicas"] == 2
 
 
-def test_fault_an_argument_is_edited(injected):
-    injected.reach(edited_server="arm")
-    assert injected.deployment["spec"]["template"]["spec"]["containers"][0]["args"] == ["--a", "b "]
+def test_fault_an_argument_is_edited(world):
+    world.reach(edited_server="arm")
+    assert world.deployment["spec"]["template"]["spec"]["containers"][0]["args"] == ["--a", "b "]
 
 
 @pytest.mark.parametrize("label", ["bench", "tandem-judge"])
-def test_fault_a_component_or_a_name_is_killed_once(injected, label):
-    injected.reach(killed_component=label, moment=label)
-    status = injected.live.until(lambda row: row["phase"] == "Failed")
+def test_fault_a_component_or_a_name_is_killed_once(world, label):
+    world.reach(killed_component=label, moment=label)
+    status = world.live.until(lambda row: row["phase"] == "Failed")
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
-    injected.injector.act_if_due()
-    assert injected.injector.killed_pods == 1
+    world.injector.act_if_due()
+    assert world.injector.killed_pods == 1
 
 
-def test_fault_the_node_is_lost(injected):
-    injected.reach(is_node_lost=True)
-    injected.injector.act_if_due()
-    assert injected.terminated == [True]
+def test_fault_the_node_is_lost(world):
+    world.reach(is_node_lost=True)
+    world.injector.act_if_due()
+    assert world.terminated == [True]
 
 
-def add_node(injected, name: str, *, has_devices: bool) -> None:
-    store = injected.live.store
+def add_node(world, name: str, *, has_devices: bool) -> None:
+    store = world.live.store
     store.create_object("nodes", "", {"metadata": {"name": name}, "spec": {}})
     if has_devices:
         store.create_object(
@@ -106,32 +106,30 @@ def add_node(injected, name: str, *, has_devices: bool) -> None:
         )
 
 
-def list_cordoned(injected) -> list[str]:
-    nodes = injected.live.store.list_objects("nodes")
+def list_cordoned(world) -> list[str]:
+    nodes = world.live.store.list_objects("nodes")
     return [node["metadata"]["name"] for node in nodes if node.get("spec", {}).get("unschedulable")]
 
 
-def test_fault_drains_the_nodes_with_devices(injected):
-    add_node(injected, "trn2", has_devices=True)
-    add_node(injected, "system", has_devices=False)
+def test_fault_drains_the_nodes_with_devices(world):
+    add_node(world, "trn2", has_devices=True)
+    add_node(world, "system", has_devices=False)
     box = {"name": "main", "args": ["-c", SLEEP]}
     body = {"metadata": {"name": "server"}, "spec": {"nodeName": "trn2", "containers": [box]}}
-    injected.live.store.create_object("pods", "post", body)
-    injected.reach(is_node_drained=True, uncordon_s=0)
-    injected.injector.act_if_due()
-    assert list_cordoned(injected) == ["trn2"]
-    assert (
-        "deletionTimestamp" in injected.live.store.get_object("pods", "post", "server")["metadata"]
-    )
+    world.live.store.create_object("pods", "post", body)
+    world.reach(is_node_drained=True, uncordon_s=0)
+    world.injector.act_if_due()
+    assert list_cordoned(world) == ["trn2"]
+    assert "deletionTimestamp" in world.live.store.get_object("pods", "post", "server")["metadata"]
 
 
-def test_drained_node_takes_pods_again_after_its_seconds(injected):
-    add_node(injected, "trn2", has_devices=True)
-    injected.reach(is_node_drained=True, uncordon_s=0.2)
-    assert list_cordoned(injected) == ["trn2"]
+def test_drained_node_takes_pods_again_after_its_seconds(world):
+    add_node(world, "trn2", has_devices=True)
+    world.reach(is_node_drained=True, uncordon_s=0.2)
+    assert list_cordoned(world) == ["trn2"]
     time.sleep(0.3)
-    injected.injector.act_if_due()
-    assert list_cordoned(injected) == []
+    world.injector.act_if_due()
+    assert list_cordoned(world) == []
 
 
 @pytest.mark.parametrize("late_claim_s", [0.0, 20.0])
@@ -143,24 +141,24 @@ def test_fault_allocates_a_claim_late(late_claim_s):
     assert look(cluster) == (True, not late_claim_s, not late_claim_s)
 
 
-def test_fault_the_endpoint_is_down(injected):
-    injected.reach(endpoint_down_s=3)
-    assert injected.down_s == [3]
+def test_fault_the_endpoint_is_down(world):
+    world.reach(endpoint_down_s=3)
+    assert world.down_s == [3]
 
 
 @pytest.mark.parametrize("status", [503, 410])
-def test_fault_the_api_answers_otherwise(injected, status):
-    injected.reach(api_status=status, api_calls=3)
-    (fault,) = injected.api_faults
+def test_fault_the_api_answers_otherwise(world, status):
+    world.reach(api_status=status, api_calls=3)
+    (fault,) = world.api_faults
     assert (fault.status, fault.calls) == (status, 3)
 
 
-def test_a_fault_waits_for_its_seconds(injected):
-    injected.reach(is_node_lost=True, moment_s=60)
-    assert injected.terminated == []
+def test_a_fault_waits_for_its_seconds(world):
+    world.reach(is_node_lost=True, moment_s=60)
+    assert world.terminated == []
 
 
-def test_without_a_fault_nothing_happens(injected):
-    injected.reach()
-    done = (injected.terminated, injected.down_s, injected.api_faults)
-    assert (done, injected.deployment["spec"]["replicas"]) == (([], [], []), 1)
+def test_without_a_fault_nothing_happens(world):
+    world.reach()
+    done = (world.terminated, world.down_s, world.api_faults)
+    assert (done, world.deployment["spec"]["replicas"]) == (([], [], []), 1)

@@ -59,13 +59,17 @@ def test_thirty_kills_of_real_processes(lives):
         life = lives.live(faults=faults, is_new=faults[0].moment in NEW_MOMENTS)
         what = [
             f"{fault.killed_component or ENDPOINT} at {fault.moment} + {fault.moment_s} s"
-            for fault in life.acted
+            for fault in life.acting_faults
         ]
         sys.stderr.write(
             f"{life.name}: {', '.join(what)}: {life.record['state']} {life.record['reason']}\n"
         )
         life_words = lives.hold_end(life)
-        assert life.record["state"] in {"judged", "void"}, (life.acted, life.record, life.output)
+        assert life.record["state"] in {"judged", "void"}, (
+            life.acting_faults,
+            life.record,
+            life.output,
+        )
         others = {
             cell: word
             for cell, word in life_words.items()
@@ -73,8 +77,8 @@ def test_thirty_kills_of_real_processes(lives):
         }
         assert {
             cell: word for cell, word in others.items() if words[cell] != "no evidence"
-        } == {}, life.acted
-        kills.update(fault.killed_component or ENDPOINT for fault in life.acted)
+        } == {}, life.acting_faults
+        kills.update(fault.killed_component or ENDPOINT for fault in life.acting_faults)
         ends[life.record["state"]] += 1
     rows = ", ".join(f"{count} {what}" for what, count in sorted(kills.items()))
     sys.stderr.write(f"{kills.total()} kills ({rows}) in {ends.total()} lives: {dict(ends)}\n")
@@ -83,6 +87,6 @@ def test_thirty_kills_of_real_processes(lives):
 def test_a_start_that_arms_no_stop_is_caught(lives, change_runner):
     change_runner(A_START_THAT_ARMS_NO_STOP)
     life = lives.live("--rounds", "1", faults=[RunFaults(killed_component="bench", moment="bench")])
-    assert life.unguarded != ()
+    assert life.unguarded_ids != ()
     with pytest.raises(AssertionError):
         lives.hold_end(life)

@@ -15,7 +15,7 @@ ROUNDS = ("--rounds", "1")
 
 
 @pytest.fixture(scope="module")
-def killed(lives):
+def killed_run(lives):
     """The short form: one life from nothing staged to a verdict, whose runner is killed while a
     round is measured."""
     calls = len(lives.world.live.server.calls)
@@ -26,29 +26,33 @@ def killed(lives):
     return life, minutes, lives.world.live.server.calls[calls:]
 
 
-def test_a_run_whose_runner_is_killed_is_judged_and_ends_at_zero(lives, killed):
-    life, _, _ = killed
+def test_a_run_whose_runner_is_killed_is_judged_and_ends_at_zero(lives, killed_run):
+    life, _, _ = killed_run
     lives.hold_end(life)
-    assert (life.record["state"], life.code, len(life.acted)) == ("judged", 0, 1), life.output
+    assert (life.record["state"], life.code, len(life.acting_faults)) == ("judged", 0, 1), (
+        life.output
+    )
 
 
-def test_its_verdict_has_the_quality_of_its_task_set(lives, killed):
-    (task,) = json.loads((lives.folder / killed[0].name / "verdict.json").read_text())["quality"]
+def test_its_verdict_has_the_quality_of_its_task_set(lives, killed_run):
+    (task,) = json.loads((lives.folder / killed_run[0].name / "verdict.json").read_text())[
+        "quality"
+    ]
     assert (task["task"], task["items"], task["word"]) == (TASK, 200, "same")
 
 
-def test_its_verdict_says_that_it_is_of_simulated_servers(killed):
-    assert killed[0].record["verdict"].startswith("SIMULATED")
+def test_its_verdict_says_that_it_is_of_simulated_servers(killed_run):
+    assert killed_run[0].record["verdict"].startswith("SIMULATED")
 
 
-def test_its_node_minutes_are_those_of_the_endpoint(killed):
-    life, minutes, _ = killed
+def test_its_node_minutes_are_those_of_the_endpoint(killed_run):
+    life, minutes, _ = killed_run
     assert abs(life.record["node_s"] / 60 - minutes) < 1
     assert minutes > 0
 
 
-def test_its_runner_is_refused_nothing(killed):
-    codes = {status for user, _, status in killed[2] if "runner" in user}
+def test_its_runner_is_refused_nothing(killed_run):
+    codes = {status for user, _, status in killed_run[2] if "runner" in user}
     assert codes
     assert codes.isdisjoint({401, 403})
 
@@ -106,14 +110,17 @@ def test_an_api_that_answers_otherwise_for_a_while_costs_no_verdict(lives, statu
 def test_late_claims_and_a_replaced_node_cost_no_verdict(lives, fault):
     life = lives.live(*ROUNDS, faults=[fault])
     lives.hold_end(life)
-    assert (life.record["state"], len(life.acted)) == ("judged", 1), (life.record, life.output)
+    assert (life.record["state"], len(life.acting_faults)) == ("judged", 1), (
+        life.record,
+        life.output,
+    )
 
 
 @pytest.mark.proof
 def test_an_endpoint_that_is_down_for_a_while_costs_no_verdict(lives):
     life = lives.live(*ROUNDS, faults=[RunFaults(endpoint_down_s=10, moment_s=1)])
     lives.hold_end(life)
-    assert (life.record["state"], len(life.acted)) == ("judged", 1), life.output
+    assert (life.record["state"], len(life.acting_faults)) == ("judged", 1), life.output
 
 
 @pytest.mark.proof
