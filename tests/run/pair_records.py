@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import measured
 import msgspec
 import numpy as np
-from measured import write_run
 from world_records import CONCURRENCY, QUICK_SHAPE, RunShape, World, simulate_run
 
 from tandem.bench.figures.request_table import RequestTable, read_request_table
 from tandem.bench.records.manifest import Speculation
 from tandem.bench.records.quality_rows import QualityRow, write_quality
-from tandem.bench.records.record import SCHEMA, Chunk, RequestRecord, split_chunks
+from tandem.bench.records.record import Chunk, RequestRecord
 from tandem.bench.suites import suite
 from tandem.bench.suites.content import check_content
 from tandem.bench.suites.prompt import Prompt
@@ -150,7 +150,7 @@ def write_records(
         for arm, name, method in zip(table.run.arms, arms, methods, strict=True)
     )
     changes["warm_up"] = dict(zip(arms, changes["warm_up"].values(), strict=True))
-    write_run(folder, records, **changes)
+    measured.write_run(folder, records, **changes)
 
 
 def build_record(
@@ -175,9 +175,7 @@ def build_record(
     text = text[: int(KEPT_SHARE * len(text))] if is_candidate and fault.is_cut else text
     class_name = table.classes[table.class_[row]]
     text = "" if is_candidate and fault.empty_class == class_name else text
-    return RequestRecord(
-        schema=SCHEMA,
-        reconnected=0,
+    return measured.record(
         request_id=f"{name}-{table.round[row]}-{table.slot[row]}-{key.prompt_id}",
         arm=name,
         class_=class_name,
@@ -189,15 +187,11 @@ def build_record(
         start_s=float(table.start_s[row]),
         headers_s=first_s / 2,
         end_s=end_s,
-        prompt_tokens=64,
         completion_tokens=tokens if fault.counts_tokens or not is_candidate else None,
-        counted_by="usage",
         text=text,
-        status=200,
-        finish_reason="stop",
         start=f"{arms[table.start[row] % 2]}@0",
         content=check_content(prompt, text, "stop"),
-        **split_chunks(list(stream_chunks(first_s, end_s, tokens, BURST if is_candidate else 1))),
+        chunks=tuple(stream_chunks(first_s, end_s, tokens, BURST if is_candidate else 1)),
     )
 
 

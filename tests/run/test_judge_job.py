@@ -29,10 +29,10 @@ from bench_jobs import (
 )
 from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
-from measured import BURSTS, arm, record, run_manifest, write_run
+from measured import BURSTS, arm, record, write_run
 
-from tandem.bench.records.manifest import ClockReading, Speculation, write_manifest
-from tandem.bench.records.record import SCHEMA, Chunk, RecordWriter, RequestRecord, split_chunks
+from tandem.bench.records.manifest import ClockReading, Speculation
+from tandem.bench.records.record import Chunk, RequestRecord
 from tandem.cli.program import main
 from tandem.errors import InputError
 from tandem.run.round_records import download_results
@@ -76,17 +76,6 @@ def test_the_judge_stores_verdict_report_and_the_run_s_files(
     assert list_files(job) == sorted([*RESULT_FILES, "report.html"])
     assert job.list("records/") == [f"records/round-0000{number}.jsonl" for number in range(3)]
     assert len(job.list("published/")) == 3
-
-
-def test_goodput_of_a_candidate_is_in_tokens_per_usd(
-    judgment_run: tuple[RunJobs, dict[str, Any]],
-) -> None:
-    job, _ = judgment_run
-    plain, candidate = json.loads(job.read("judgment.json"))["evidence"]["goodput_per_usd"]
-    prices = [
-        row["usd_per_million_good_tokens"] for row in json.loads(job.read("verdict.json"))["cost"]
-    ]
-    assert [plain, candidate] == pytest.approx([1e6 / price for price in prices])
 
 
 def test_the_judgment_is_one_sentence_that_says_simulated(
@@ -162,12 +151,9 @@ def test_a_run_without_a_round_is_refused(job: RunJobs) -> None:
     assert job.list() == []
 
 
-@pytest.mark.parametrize("fault", [ACCESS_DENIED_FAULT, DOWN], ids=["denied", "down"])
-def test_unpublished_run_is_judged_with_a_note(
-    job: RunJobs, proxy: FaultProxy, fault: StatusFault
-) -> None:
+def test_unpublished_run_is_judged_with_a_note(job: RunJobs, proxy: FaultProxy) -> None:
     assert job.measure(0) == 0
-    proxy.use(FaultRule(fault=fault, operation="PutMetricData"))
+    proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="PutMetricData"))
     judgment = job.judge()
     proxy.use()
 
@@ -241,48 +227,34 @@ def test_run_of_real_servers_says_nothing_of_simulation(job: RunJobs, tmp_path: 
     assert sentence.startswith(
         "End to end, qwen-sd-vllm is 2.00 times as fast as qwen-vllm over all prompts ("
     )
-    assert "times as fast" in sentence
 
 
-def put_llmperf(job: RunJobs, folder: Path, *, simulated: bool | None) -> None:
+def put_llmperf(job: RunJobs, folder: Path) -> None:
     """Store what the post's generator left of eight calls, in which the variant's answers take half
     the time."""
-    folder.mkdir()
-    arms = tuple(
-        arm(name, role=role) for name, role in zip(ARMS, ("baseline", "variant"), strict=True)
-    )
-    with RecordWriter(folder / "records.jsonl") as writer:
-        for call in range(8):
-            for name, factor in zip(ARMS, (1.0, 0.5), strict=True):
-                for number in range(8):
-                    end_s = (2.0 + 0.01 * number + 0.001 * call) * factor
-                    ttft_s = 0.1 + 0.0001 * (number + call)
-                    chunks = (Chunk(ttft_s, "text", None), Chunk(end_s, "end", 0))
-                    writer.write(
-                        RequestRecord(
-                            schema=SCHEMA,
-                            reconnected=0,
-                            request_id=f"llmperf-{name}-{call}-{number}",
-                            generator="llmperf",
-                            class_="llmperf",
-                            arm=name,
-                            suite="llmperf",
-                            prompt_id="",
-                            round=call,
-                            concurrency=4,
-                            start_s=100.0 * call,
-                            end_s=end_s,
-                            **split_chunks(chunks),
-                        )
+    records = []
+    for call in range(8):
+        for name, factor in ((ARMS[0], 1.0), (ARMS[1], 0.5)):
+            for number in range(8):
+                end_s = (2.0 + 0.01 * number + 0.001 * call) * factor
+                first_s = 0.1 + 0.0001 * (number + call)
+                records.append(
+                    record(
+                        request_id=f"llmperf-{name}-{call}-{number}",
+                        generator="llmperf",
+                        class_="llmperf",
+                        arm=name,
+                        suite="llmperf",
+                        prompt_id="",
+                        round=call,
+                        start_s=100.0 * call,
+                        end_s=end_s,
+                        chunks=(Chunk(first_s, "text", None), Chunk(end_s, "end", 0)),
                     )
-    changes = {
-        "generator": "llmperf",
-        "simulated": simulated,
-        "rounds": 8,
-        "suites": (),
-        "schedule": "simultaneous",
-    }
-    write_manifest(folder, run_manifest(arms=arms, **changes))
+                )
+    changes = {"generator": "llmperf", "rounds": 8, "suites": (), "schedule": "simultaneous"}
+    arms = (arm(ARMS[0], role="baseline"), arm(ARMS[1]))
+    write_run(folder, records, arms=arms, **changes)
     for path in folder.iterdir():
         put_object(
             job.store, f"results/post/llmperf/{LLMPERF_JOB}-uid/{path.name}", path.read_bytes()
@@ -297,15 +269,10 @@ def declare_post() -> dict[str, Any]:
         "image": "i@sha256:1",
         "server_version": "0.9.1",
     }
-    speculation = (Speculation(method=None), Speculation(method="fused", num_speculative_tokens=7))
-    arms = tuple(
-        arm(
-            name,
-            role="variant" if index else "baseline",
-            speculation=method,
-            **fields,
-        )
-        for index, (name, method) in enumerate(zip(ARMS, speculation, strict=True))
+    fused = Speculation(method="fused", num_speculative_tokens=7)
+    arms = (
+        arm(ARMS[0], role="baseline", speculation=Speculation(method=None), **fields),
+        arm(ARMS[1], speculation=fused, **fields),
     )
     # CloudWatch takes no figure older than two weeks
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -319,18 +286,23 @@ def declare_post() -> dict[str, Any]:
     }
 
 
+def put_post(job: RunJobs, folder: Path) -> None:
+    """Store a run of the post's own set-up that is not void."""
+    put_rounds(job, write_crafted(folder / "crafted", 1.0, **declare_post()))
+
+
 POST_CLAIMS: dict[str, Any] = {"claims": "post", "drafts": {ARMS[1]: "Qwen/Qwen3-1.7B"}}
 
 
 def test_no_claim_is_asked_unless_the_experiment_says_so(job: RunJobs, tmp_path: Path) -> None:
-    put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
+    put_post(job, tmp_path)
     job.judge()
     assert "claims.json" not in list_files(job)
 
 
 def test_the_post_s_claims_are_answered_from_llmperf_too(job: RunJobs, tmp_path: Path) -> None:
-    put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
-    put_llmperf(job, tmp_path / "llmperf", simulated=False)
+    put_post(job, tmp_path)
+    put_llmperf(job, tmp_path / "llmperf")
     judgment = job.judge(llmperf_job=LLMPERF_JOB, **POST_CLAIMS)
 
     claims = json.loads(job.read("claims.json"))["claims"]
@@ -345,7 +317,7 @@ def test_the_post_s_claims_are_answered_from_llmperf_too(job: RunJobs, tmp_path:
 
 
 def test_llmperf_that_left_no_records_is_a_note(job: RunJobs, tmp_path: Path) -> None:
-    put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
+    put_post(job, tmp_path)
     judgment = job.judge(llmperf_job=LLMPERF_JOB)
     url = f"s3://{job.store.bucket}/results/post/llmperf/{LLMPERF_JOB}"
     fault = f"{url} lacks llmperf/manifest.json, llmperf/records.jsonl"
@@ -353,7 +325,7 @@ def test_llmperf_that_left_no_records_is_a_note(job: RunJobs, tmp_path: Path) ->
 
 
 def test_answers_of_the_tasks_are_in_the_verdict(job: RunJobs, tmp_path: Path) -> None:
-    put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
+    put_post(job, tmp_path)
     rows = [
         {"task": "sums", "item": f"sum-{number}", "arm": name, "right": True}
         for number in range(200)
@@ -367,7 +339,7 @@ def test_answers_of_the_tasks_are_in_the_verdict(job: RunJobs, tmp_path: Path) -
 
 
 def test_tasks_without_answers_are_no_evidence(job: RunJobs, tmp_path: Path) -> None:
-    put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
+    put_post(job, tmp_path)
     job.judge(quality_fault="the servers were gone")
     verdict = json.loads(job.read("verdict.json"))
     assert {(task["word"], task["why"]) for task in verdict["quality"]} == {

@@ -31,6 +31,11 @@ def refuse_job(*_):
     raise RefusedCallError("Kubernetes refused to create job: 403", change="see docs/run.md")
 
 
+def close_fence(world):
+    moment = world.account.now.isoformat()
+    world.account.put("stop.json", {"state": "closed", "who": "anna", "why": "lunch", "at": moment})
+
+
 def list_states(world):
     return {step: state for step, state, _ in world.list_steps()}
 
@@ -74,10 +79,7 @@ def test_staging_leaves_running_servers_alone():
 
 def test_staging_works_behind_a_fence():
     world = VirtualWorld()
-    world.account.put(
-        "stop.json",
-        {"state": "closed", "who": "anna", "why": "lunch", "at": world.account.now.isoformat()},
-    )
+    close_fence(world)
     stage(world)
     assert world.live()["state"] == "staged"
 
@@ -196,8 +198,7 @@ def test_fields_without_use_are_refused(fields, flag):
 
 def test_compiling_nothing_works_behind_a_fence():
     world = VirtualWorld(stored=FULL_BUCKET)
-    fence = {"state": "closed", "who": "anna", "why": "lunch", "at": world.account.now.isoformat()}
-    world.account.put("stop.json", fence)
+    close_fence(world)
     world.ask(until="compile")
     assert world.live()["state"] == "compiled"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tandem.judge.schema import Verdict
 from tandem.run.judge_job import extract_evidence
@@ -32,3 +33,9 @@ def test_evidence_of_a_server_that_counts_no_positions_has_none():
     evidence = extract_evidence(read_verdict("measured"))
     assert evidence is not None
     assert (evidence.position_rates, len(evidence.tokens)) == ({}, 12)
+
+
+def test_goodput_is_that_of_all_loads_together():
+    evidence = extract_evidence(read_verdict("faults"))
+    assert evidence is not None
+    assert evidence.goodput_per_usd == pytest.approx((58_400, 103_335), rel=1e-5)

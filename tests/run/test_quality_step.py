@@ -1,14 +1,12 @@
-"""The tasks of a run in virtual time: who is asked, what a failure costs, and what a worse output
-means for a sweep."""
+"""The tasks of a run in virtual time: who is asked, and what a failure costs."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import ClassVar
 
-import msgspec
 import pytest
-from sweep_life import HOURS, LARGE, VARIANTS, SmallSweep
+from sweep_life import HOURS, SmallSweep
 from test_sweep_life import find_states, live
 from virtual_world import (
     BASELINE,
@@ -23,11 +21,9 @@ from rehearsal.cluster.pods import PodScript
 from tandem.artifacts.archive import build_archive
 from tandem.declarations.experiment import QualityTask
 from tandem.declarations.names import task_set_key
-from tandem.judge.sweep_record import TaskWord
 from tandem.run.run_values import LeaseSpan, StepRecord, count_paid_s
 
 JOB = "tandem-quality"
-NAMESPACE = "tandem-post"
 ARCHIVE = build_archive({"items.jsonl": b"{}"})
 SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
 
@@ -202,37 +198,3 @@ def test_budget_that_ends_in_the_tasks_keeps_the_rounds():
     world.DEFAULTS = {**world.DEFAULTS, JOB: PodScript(run_s=180 * 60)}
     _, decision = live(world, budget_usd=60)
     assert ("measured" in find_states(decision).values(), decision["usd"] <= 60) == (True, True)
-
-
-class WorseLife(SmallSweep):
-    """A sweep in which drafts of some names answer worse."""
-
-    worse: ClassVar = (LARGE,)
-
-    def judge_pair(self, task):
-        judgment = super().judge_pair(task)
-        if VARIANTS[task.arms[1].name].draft in self.worse:
-            word = TaskWord(task="letters", items=400, word="worse", text="300 of 400 right.")
-            verdict = msgspec.structs.replace(
-                judgment["pair_verdict"], output="not the same", tasks=(word,)
-            )
-            judgment["pair_verdict"] = verdict
-        return judgment
-
-
-@pytest.fixture(scope="module")
-def worse():
-    """A sweep whose better draft answers worse, lived."""
-    world = WorseLife()
-    return world, *live(world)
-
-
-def test_candidate_with_a_worse_output_does_not_win(worse):
-    _, _, decision = worse
-    assert decision["winner"] == "qwen-sd-qwen3-0-6b-k7"
-
-
-def test_candidate_with_a_worse_output_says_why(worse):
-    _, _, decision = worse
-    reasons = {row["reason"] for row in decision["candidates"] if row["state"] == "rejected"}
-    assert reasons == {"worse at a task: letters: worse; 300 of 400 right."}, find_states(decision)

@@ -169,17 +169,23 @@ def test_unarmed_path_may_be_accepted():
     assert live(world, accept_unarmed=True)[0] == "judged"
 
 
-def test_fence_of_a_stop_ends_the_run():
-    world = reach("round-00001")
+def live_after_a_stop(world):
+    """Let a person stop the fleet; return the record at the run's end."""
+    guard = world.runner.world.guard
     stop_fleet(
         world.account.clients,
-        world.runner.world.guard,
+        guard,
         who="berta",
         why="enough",
         run=None,
         now=world.account.now,
     )
-    record = world.live()
+    return world.live()
+
+
+def test_fence_of_a_stop_ends_the_run():
+    world = reach("round-00001")
+    record = live_after_a_stop(world)
     assert (record["state"], record["reason"]) == ("ended", "berta stopped the fleet: enough")
     assert not world.account.alive
 
@@ -223,15 +229,7 @@ def test_cancel_in_every_step(step):
 )
 def test_stop_in_every_step(step):
     world = reach(step, stored=set())
-    stop_fleet(
-        world.account.clients,
-        world.runner.world.guard,
-        who="berta",
-        why="enough",
-        run=None,
-        now=world.account.now,
-    )
-    record = world.live()
+    record = live_after_a_stop(world)
     assert record["state"] in {"ended", "judged"}
     assert not world.account.alive
     assert not world.store.list_objects("jobs")

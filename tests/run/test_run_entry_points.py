@@ -156,7 +156,6 @@ def test_a_job_that_measures_loads_neither_judge_nor_cluster() -> None:
         ("quick", 600, 192),
         ("quick", 100, 100),
         ("default", None, 560),
-        ("full", 300, 300),
         ("full", None, None),
     ],
 )
