@@ -43,13 +43,6 @@ def test_the_linter_finds_nothing(image: ProjectImage) -> None:
     assert lint(ROOT / image.dockerfile) == set()
 
 
-def test_the_linter_finds_a_root_user(tmp_path: Path) -> None:
-    text = (ROOT / TOOLS.dockerfile).read_text()
-    dockerfile = tmp_path / "Dockerfile"
-    dockerfile.write_text(text.replace("USER 65532:65532", "USER root"))
-    assert "DL3002" in lint(dockerfile)
-
-
 @each_image
 def test_the_base_is_pinned_to_a_patch_version_and_a_digest(image: ProjectImage) -> None:
     base = image.base()
