@@ -24,12 +24,9 @@ pytestmark = pytest.mark.endpoint
 
 CATALOGUE = load_catalogue()
 CASES = {
-    "nxdi-baseline": ("post-us-east-2", "post", "qwen-vllm"),
-    "nxdi-fused": ("post-us-east-2", "post", "qwen-sd-vllm"),
-    "native-baseline": ("native-us-east-2", "qwen3-native", None),
-    "native-eagle3": ("native-us-east-2", "llama-eagle3", "eagle3"),
+    "nxdi": ("post-us-east-2", "post", "fused"),
+    "native": ("native-us-east-2", "llama-eagle3", "eagle3"),
 }
-SHORT = ("nxdi-fused", "native-eagle3")  # the others are proofs
 
 
 class Chain:
@@ -37,10 +34,10 @@ class Chain:
     pods."""
 
     def __init__(self, case, folder, endpoint, aws):
-        environment, experiment, variant = CASES[case]
+        environment, experiment, mode = CASES[case]
         self.environment = workspace().environments[environment].record
         self.experiment: Experiment = workspace().experiments[experiment].record
-        self.variant = _variant(self.experiment, variant)
+        self.variant = next(entry for entry in self.experiment.all_variants() if entry.mode == mode)
         self.key = compute_artifact_key(self.experiment, self.variant, CATALOGUE)
         self.folder = folder
         self.aws = aws
@@ -52,12 +49,6 @@ class Chain:
             self.s3.create_bucket(Bucket=self.bucket, CreateBucketConfiguration=where)
         self.empty()
 
-    @property
-    def models(self):
-        return [
-            CATALOGUE.models[name] for name in (self.experiment.target, self.variant.draft) if name
-        ]
-
     def empty(self):
         for key in self.objects():
             self.s3.delete_object(Bucket=self.bucket, Key=key)
@@ -67,7 +58,8 @@ class Chain:
 
     def stage(self):
         """Stage small models under the names of the real ones, by the real command."""
-        for seed, model in enumerate(self.models):
+        for seed, name in enumerate((self.experiment.target, self.variant.draft)):
+            model = CATALOGUE.models[name]
             source = self.folder / f"hub/{seed}"
             family = "llama" if model.family == "llama" else "qwen3"
             RandomCheckpoint(
@@ -127,18 +119,7 @@ class Chain:
         return self.environment.name, self.experiment.name
 
 
-def _variant(experiment, name):
-    """The variant of this name or mode; without one the baseline."""
-    return next(
-        entry
-        for entry in experiment.all_variants()
-        if name in (entry.name, entry.mode) or (not name and entry.mode == "none")
-    )
-
-
-@pytest.fixture(
-    params=[pytest.param(case, marks=() if case in SHORT else pytest.mark.proof) for case in CASES]
-)
+@pytest.fixture(params=CASES)
 def chain(request, endpoint, aws, tmp_path):
     """A chain whose job has run, container by container, each a process; what its compile said."""
     this = Chain(request.param, tmp_path, endpoint, aws)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import signal
@@ -149,22 +148,6 @@ def until(fact, seconds=20):
     while not fact():
         assert time.monotonic() < ends, "it never came"
         time.sleep(0.02)
-
-
-MODULES = sorted(FOLDER.glob("*.py"))
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
-def test_the_driver_imports_itself_and_the_standard_library_alone(path):
-    imports = [
-        name.name if isinstance(node, ast.Import) else str(node.module)
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in node.names
-    ]
-
-    others = [name for name in imports if not name.startswith("tandem.artifacts.driver")]
-    assert {name.partition(".")[0] for name in others} <= sys.stdlib_module_names | {"__future__"}
 
 
 def test_the_archive_compiles_in_an_interpreter_without_any_package(bench):
