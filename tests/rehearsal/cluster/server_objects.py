@@ -1,49 +1,52 @@
-"""Objects of a cluster with one node, whose servers claim half of its devices each."""
+"""Nodes, their devices, and servers that claim half of a node's devices each."""
 
 from __future__ import annotations
 
-DRIVER = "neuron.amazonaws.com"
+DRIVER = "neuron.aws.com"
+GROUP = "resource.aws.com/devicegroup4_id"
 
 
-def build_node(devices: int) -> tuple[dict, dict]:
-    node = {
-        "metadata": {"name": "node-a"},
-        "status": {
-            "allocatable": {"cpu": "190", "memory": "2000Gi", "pods": "110"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
+def add_node(store, name="node", *, cpu="64", ready="True", **spec) -> dict:
+    """Add a node of 64 GiB."""
+    allocatable = {"cpu": cpu, "memory": "64Gi", "aws.amazon.com/neuron": "16"}
+    status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": ready}]}
+    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name}}
+    return store.create_object("nodes", "", {"metadata": metadata, "spec": spec, "status": status})
+
+
+def add_slice(store, node, count, **metadata) -> None:
+    """List so many devices of a node, each four of which are a group."""
+    devices = [
+        {
+            "name": f"neuron-{index}",
+            "attributes": {GROUP: {"int": index // 4}, "kind": {"string": "trn2"}},
+        }
+        for index in range(count)
+    ]
+    spec = {"driver": DRIVER, "pool": {"name": node}, "nodeName": node, "devices": devices}
+    store.create_object(
+        "resourceslices", "", {"metadata": {"name": node, **metadata}, "spec": spec}
+    )
+
+
+def add_server(store, replicas) -> None:
+    """Add a node of 16 devices and the Deployment `plain`, whose pods claim eight each."""
+    add_node(store)
+    add_slice(store, "node", 16)
+    request = {"name": "devices", "exactly": {"deviceClassName": DRIVER, "count": 8}}
+    template = {
+        "metadata": {"name": "half"},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
     }
-    pool = {"name": "node-a", "generation": 1, "resourceSliceCount": 1}
-    names = [{"name": f"neuron-{index}", "attributes": {}} for index in range(devices)]
-    slice_ = {
-        "metadata": {"name": "node-a-neuron"},
-        "spec": {"driver": DRIVER, "nodeName": "node-a", "pool": pool, "devices": names},
-    }
-    return node, slice_
-
-
-def build_server(name: str, replicas: int) -> dict:
-    labels = {"app": name}
+    store.create_object("resourceclaimtemplates", "post", template)
+    labels = {"app": "plain"}
     pod = {
-        "containers": [
-            {
-                "name": "server",
-                "resources": {"requests": {"cpu": "40"}, "claims": [{"name": "neuron"}]},
-            }
-        ],
+        "containers": [{"name": "server", "resources": {"claims": [{"name": "neuron"}]}}],
         "resourceClaims": [{"name": "neuron", "resourceClaimTemplateName": "half"}],
     }
-    template = {"metadata": {"labels": labels}, "spec": pod}
-    strategy = {"type": "Recreate"}
     spec = {
         "replicas": replicas,
         "selector": {"matchLabels": labels},
-        "template": template,
-        "strategy": strategy,
+        "template": {"metadata": {"labels": labels}, "spec": pod},
     }
-    return {"metadata": {"name": name}, "spec": spec}
-
-
-def build_claim_template() -> dict:
-    request = {"name": "devices", "exactly": {"deviceClassName": DRIVER, "count": 8}}
-    return {"metadata": {"name": "half"}, "spec": {"spec": {"devices": {"requests": [request]}}}}
+    store.create_object("deployments", "post", {"metadata": {"name": "plain"}, "spec": spec})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from server_objects import build_claim_template, build_node, build_server
+from server_objects import add_server
 
 from rehearsal.cluster.cluster import ClusterClock, RehearsalCluster
 from rehearsal.cluster.pods import VirtualPods
@@ -12,11 +12,7 @@ from rehearsal.cluster.timing import ClusterTiming
 def start_server(timing: ClusterTiming) -> RehearsalCluster:
     """Return a cluster in which a Deployment was created a moment ago."""
     cluster = RehearsalCluster(ClusterClock(), VirtualPods, timing=timing)
-    node, slice_ = build_node(devices=16)
-    cluster.store.create_object("nodes", "", node)
-    cluster.store.create_object("resourceslices", "", slice_)
-    cluster.store.create_object("resourceclaimtemplates", "post", build_claim_template())
-    cluster.store.create_object("deployments", "post", build_server("plain", replicas=1))
+    add_server(cluster.store, replicas=1)
     cluster.settle()
     return cluster
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
+from server_objects import add_node
 
 from rehearsal.cluster.cluster import RehearsalCluster
 from rehearsal.cluster.pods import PodScript, VirtualPods
@@ -28,11 +29,7 @@ class SmallCluster:
             timing=INSTANT,
         )
         self.store = self.cluster.store
-        allocatable = {"cpu": "64", "memory": "64Gi"}
-        status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}
-        self.store.create_object(
-            "nodes", "", {"metadata": {"name": "a"}, "spec": {}, "status": status}
-        )
+        add_node(self.store)
 
     def choose_script(self, pod: dict) -> PodScript:
         number = self.given.setdefault(pod["metadata"]["uid"], len(self.given))

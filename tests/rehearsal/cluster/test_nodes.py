@@ -4,6 +4,7 @@ pods away."""
 from __future__ import annotations
 
 import pytest
+from server_objects import add_node, add_slice
 
 from rehearsal.cluster.cluster import ClusterClock, RehearsalCluster
 from rehearsal.cluster.nodes import find_toleration_s
@@ -29,7 +30,15 @@ class NodeWorld:
             timing=ClusterTiming(**timing),
         )
         self.store = self.cluster.store
-        self.add_node("old")
+        node = add_node(self.store, "old")
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": "old",
+            "uid": node["metadata"]["uid"],
+            "controller": True,
+        }
+        add_slice(self.store, "old", 0, ownerReferences=[owner])
         template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main"}]}}
         spec = {"selector": {"matchLabels": LABELS}, "template": template}
         self.store.create_object(
@@ -37,25 +46,6 @@ class NodeWorld:
         )
         self.cluster.advance(1)
         (self.first,) = self.pods
-
-    def add_node(self, name: str) -> None:
-        status = {
-            "allocatable": {"cpu": "8", "memory": "8Gi"},
-            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
-        }
-        node = self.store.create_object(
-            "nodes", "", {"metadata": {"name": name}, "spec": {}, "status": status}
-        )
-        owner = {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "name": name,
-            "uid": node["metadata"]["uid"],
-            "controller": True,
-        }
-        metadata = {"name": f"{name}-neuron", "ownerReferences": [owner]}
-        spec = {"driver": "neuron.aws.com", "nodeName": name, "pool": {"name": name}, "devices": []}
-        self.store.create_object("resourceslices", "", {"metadata": metadata, "spec": spec})
 
     def wait(self, seconds: float) -> None:
         self.cluster.advance(seconds, step_s=1 if seconds <= 60 else 5)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from server_objects import add_node
 
 from rehearsal.cluster.cluster import RehearsalCluster, WallClock
 from rehearsal.cluster.pod_commands import ContainerCommand
@@ -51,11 +52,7 @@ class LiveCluster:
         self.store = ObjectStore(WallClock().now)
         self.pods = ProcessPods(self.store, folder, PythonHost(), backoff_scale=0.01)
         self.cluster = RehearsalCluster(WallClock(), lambda _: self.pods, self.store)
-        ready = {
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "allocatable": {"cpu": "8", "memory": "8Gi"},
-        }
-        self.store.create_object("nodes", "", {"metadata": {"name": "node"}, "status": ready})
+        add_node(self.store)
 
     def start(
         self, *containers, init=(), labels=None, volumes=(), policy="Never", **metadata
@@ -353,12 +350,3 @@ def test_a_process_ends_with_whoever_started_the_cluster_even_by_a_kill(tmp_path
     ]
     process_id = int(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
     wait_ended(process_id)
-
-
-def test_the_image_is_told_by_digest_and_the_same_reference_has_the_same(live):
-    box = {"args": ["-c", "pass"], "image": "registry:5000/tandem-run:abc"}
-    digest_box = {**box, "image": "registry:5000/tandem-run@sha256:" + "0" * 64}
-    live.start(box, digest_box)
-    rows = live.until(is_over)["containerStatuses"]
-    assert rows[0]["imageID"].startswith("registry:5000/tandem-run@sha256:")
-    assert rows[1]["imageID"] == digest_box["image"]

@@ -6,14 +6,13 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
+from server_objects import DRIVER, GROUP, add_node, add_slice
 
 from rehearsal.cluster.claims import sync_claims
 from rehearsal.cluster.scheduling import schedule_pods
 from rehearsal.cluster.store import ObjectStore
 
 START = datetime(2026, 11, 24, 12, tzinfo=UTC)
-DRIVER = "neuron.aws.com"
-GROUP = "resource.aws.com/devicegroup4_id"
 
 
 @pytest.fixture
@@ -26,31 +25,10 @@ def store(clock) -> ObjectStore:
     return ObjectStore(lambda: clock.moment)
 
 
-def add_node(store, name, *, cpu="4", memory="8Gi", ready="True", labels=None, **spec):
-    status = {
-        "allocatable": {"cpu": cpu, "memory": memory, "aws.amazon.com/neuron": "16"},
-        "conditions": [{"type": "Ready", "status": ready}],
-    }
-    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name} | (labels or {})}
-    store.create_object("nodes", "", {"metadata": metadata, "spec": spec, "status": status})
-
-
 def add_pod(store, name, *, cpu="1", **spec):
     containers = [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]
     body = {"metadata": {"name": name}, "spec": {"containers": containers} | spec}
     return store.create_object("pods", "post", body)
-
-
-def add_slice(store, node, count, *, group_size=4):
-    devices = [
-        {
-            "name": f"neuron-{index}",
-            "attributes": {GROUP: {"int": index // group_size}, "kind": {"string": "trn2"}},
-        }
-        for index in range(count)
-    ]
-    spec = {"driver": DRIVER, "pool": {"name": node}, "nodeName": node, "devices": devices}
-    store.create_object("resourceslices", "", {"metadata": {"name": node}, "spec": spec})
 
 
 def add_claiming_pod(store, name, count, *, constraints=(), selectors=()):

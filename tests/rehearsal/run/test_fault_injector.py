@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from server_objects import add_node, add_slice
 from test_claim_times import look, start_server
 from test_process_pods import SLEEP, LiveCluster
 
@@ -97,23 +98,15 @@ def test_fault_the_node_is_lost(world):
     assert world.terminated == [True]
 
 
-def add_node(world, name: str, *, has_devices: bool) -> None:
-    store = world.live.store
-    store.create_object("nodes", "", {"metadata": {"name": name}, "spec": {}})
-    if has_devices:
-        store.create_object(
-            "resourceslices", "", {"metadata": {"name": name}, "spec": {"nodeName": name}}
-        )
-
-
 def list_cordoned(world) -> list[str]:
     nodes = world.live.store.list_objects("nodes")
     return [node["metadata"]["name"] for node in nodes if node.get("spec", {}).get("unschedulable")]
 
 
 def test_fault_drains_the_nodes_with_devices(world):
-    add_node(world, "trn2", has_devices=True)
-    add_node(world, "system", has_devices=False)
+    add_node(world.live.store, "trn2")
+    add_slice(world.live.store, "trn2", 16)
+    add_node(world.live.store, "system")
     box = {"name": "main", "args": ["-c", SLEEP]}
     body = {"metadata": {"name": "server"}, "spec": {"nodeName": "trn2", "containers": [box]}}
     world.live.store.create_object("pods", "post", body)
@@ -124,7 +117,8 @@ def test_fault_drains_the_nodes_with_devices(world):
 
 
 def test_drained_node_takes_pods_again_after_its_seconds(world):
-    add_node(world, "trn2", has_devices=True)
+    add_node(world.live.store, "trn2")
+    add_slice(world.live.store, "trn2", 16)
     world.reach(is_node_drained=True, uncordon_s=0.2)
     assert list_cordoned(world) == ["trn2"]
     time.sleep(0.3)
