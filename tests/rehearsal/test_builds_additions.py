@@ -60,12 +60,9 @@ def start_build(project):
     """Start a build and wait for its end."""
 
     def act(**more):
-        build = project.start_build(projectName="played", **more)["build"]
-        deadline = time.monotonic() + 20
-        while build["buildStatus"] == "IN_PROGRESS" and time.monotonic() < deadline:
-            time.sleep(0.05)
-            (build,) = project.batch_get_builds(ids=[build["id"]])["builds"]
-        return build
+        ids = [project.start_build(projectName="played", **more)["build"]["id"]]
+        wait_for_end(project, ids)
+        return project.batch_get_builds(ids=ids)["builds"][0]
 
     return act
 

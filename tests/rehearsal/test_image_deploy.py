@@ -19,7 +19,7 @@ from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import Selection
 from tandem.declarations import names
 from tandem.declarations.environment import Environment
-from tandem.declarations.project_image import RUN, TOOLS, ProjectImage
+from tandem.declarations.project_image import TOOLS
 
 pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
@@ -65,60 +65,34 @@ def deploy_kind(endpoint, assembly, deploy) -> Callable[..., SimpleNamespace]:
     """Upload the assets as the CDK CLI does and create one stack; its status and the reasons of
     what failed."""
 
-    def act(
-        environment: Environment,
-        kind: str,
-        *,
-        without: str = "",
-        resources: Callable[[Any], None] = lambda _: None,
-    ) -> Any:
+    def act(environment: Environment, kind: str) -> Any:
         folder = assembly / f"assembly-{environment.name}"
         (assets,) = folder.glob(f"*{kind}*.assets.json")
-        _publish(endpoint, assembly, json.loads(assets.read_text())["files"], without)
+        _publish(endpoint, assembly, json.loads(assets.read_text())["files"])
         (file,) = folder.glob(f"*{kind}*.template.json")
-        template = json.loads(file.read_text())
-        resources(template["Resources"])
-        stack = deploy(template, names.stack_name(environment, kind))
+        stack = deploy(json.loads(file.read_text()), names.stack_name(environment, kind))
         return SimpleNamespace(**{**vars(stack), "reasons": "\n".join(stack.reasons)})
 
     return act
 
 
 @pytest.fixture
-def registry_of(deploy_kind, delete) -> Iterator[Callable[[Environment], SimpleNamespace]]:
-    """Create the Registry of an environment, and delete it at the end."""
-    stacks = []
+def deploy_image(deploy_kind, delete) -> Iterator[Callable[[Environment], SimpleNamespace]]:
+    """Create the Registry of an environment, then the build of the tools image; the Registry is
+    deleted at the end."""
+    registries = []
 
     def act(environment: Environment) -> SimpleNamespace:
-        stacks.append(deploy_kind(environment, "Registry"))
-        assert (stacks[0].status, stacks[0].reasons) == ("CREATE_COMPLETE", "")
-        return stacks[0]
+        registries.append(deploy_kind(environment, "Registry"))
+        assert (registries[0].status, registries[0].reasons) == ("CREATE_COMPLETE", "")
+        return deploy_kind(environment, "ImageTools")
 
     yield act
-    for stack in stacks:
+    for stack in registries:
         delete(stack)
 
 
-@pytest.fixture
-def deploy_image(deploy_kind, registry_of) -> Callable[..., SimpleNamespace]:
-    """Create Registry, then the build of the tools image."""
-
-    def act(environment: Environment, **more: Any) -> SimpleNamespace:
-        registry_of(environment)
-        return deploy_kind(environment, "ImageTools", **more)
-
-    return act
-
-
-def list_tags(endpoint, environment: Environment, image: ProjectImage) -> list[list[str]]:
-    """Return the tags of each image in a repository."""
-    answer = endpoint.client("ecr").describe_images(
-        repositoryName=names.repository_name(environment, image.name)
-    )
-    return [row["imageTags"] for row in answer["imageDetails"]]
-
-
-def _publish(endpoint, assembly: Path, files: dict[str, Any], without: str) -> None:
+def _publish(endpoint, assembly: Path, files: dict[str, Any]) -> None:
     endpoint.client("ssm").put_parameter(
         Name="/cdk-bootstrap/tandem/version", Value="33", Type="String", Overwrite=True
     )
@@ -136,7 +110,7 @@ def _publish(endpoint, assembly: Path, files: dict[str, Any], without: str) -> N
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as archive:
             for path in sorted(folder.rglob("*")):
-                if path.is_file() and path.relative_to(folder).as_posix() != without:
+                if path.is_file():
                     archive.write(path, path.relative_to(folder))
         s3.put_object(Bucket=target["bucketName"], Key=target["objectKey"], Body=content.getvalue())
 
@@ -157,30 +131,15 @@ def test_a_deploy_ends_with_the_image_in_the_repository_and_every_resource_as_th
     stack = deploy_image(WHOLE)
     assert (stack.status, stack.reasons) == ("CREATE_COMPLETE", "")
 
-    tags = list_tags(endpoint, WHOLE, TOOLS)
+    images = endpoint.client("ecr").describe_images(
+        repositoryName=names.repository_name(WHOLE, TOOLS.name)
+    )["imageDetails"]
     items = check_resources(stack.name)
     delete(stack)
 
-    assert tags == [[TOOLS.tag()]]
+    assert [row["imageTags"] for row in images] == [[TOOLS.tag()]]
     assert {name: item.differences for name, item in items.items() if item.differences} == {}
     assert items["Image"].matching_properties == ("ServiceToken", "Project", "Repository", "Tag")
-
-
-def test_a_registry_goes_with_its_images_and_leaves_its_log(endpoint, deploy_kind, delete) -> None:
-    stack = deploy_kind(WHOLE, "Registry")
-    cloudformation = endpoint.client("cloudformation")
-    resources = cloudformation.describe_stack_resources(StackName=stack.name)["StackResources"]
-    (group,) = [
-        row["PhysicalResourceId"]
-        for row in resources
-        if row["ResourceType"] == "AWS::Logs::LogGroup"
-    ]
-    delete(stack)
-
-    repositories = endpoint.client("ecr").describe_repositories()["repositories"]
-    groups = endpoint.client("logs").describe_log_groups(logGroupNamePrefix=group)["logGroups"]
-    assert names.repository_name(WHOLE) not in {row["repositoryName"] for row in repositories}
-    assert [row["logGroupName"] for row in groups] == [group]
 
 
 def test_a_failed_build_fails_the_deploy_with_the_phase_and_with_a_log_that_is_still_there(
@@ -196,22 +155,3 @@ def test_a_failed_build_fails_the_deploy_with_the_phase_and_with_a_log_that_is_s
     assert "phase BUILD of the build ended FAILED" in stack.reasons
     assert "https://console.aws.amazon.com/cloudwatch/home?region=us-east-2#logsV2" in stack.reasons
     assert any("registry.invalid: no such host" in line for line in lines)
-
-
-def test_a_failed_build_leaves_another_image_and_the_next_deploy_creates_it(
-    endpoint, deploy_kind, registry_of, delete
-) -> None:
-    """As the CDK CLI does, the stack whose creation failed is deleted before it is created anew."""
-    registry_of(WHOLE)
-    tools = deploy_kind(WHOLE, "ImageTools")
-    first = deploy_kind(WHOLE, "ImageRun", without="images/run/requirements.txt")
-    tags_after_the_failure = list_tags(endpoint, WHOLE, TOOLS)
-    delete(first)
-    again = deploy_kind(WHOLE, "ImageRun")
-    tags_at_last = list_tags(endpoint, WHOLE, RUN)
-    delete(again)
-    delete(tools)
-
-    assert (first.status, again.status) == ("ROLLBACK_COMPLETE", "CREATE_COMPLETE")
-    assert tags_after_the_failure == [[TOOLS.tag()]]
-    assert tags_at_last == [[RUN.tag()]]

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,13 +19,10 @@ from rehearsal.run.settings import RehearsalSettings
 from rehearsal.run.world import RehearsalAccount, RunWorld
 from stacks.fleet import USER_DATA
 from tandem.declarations import names
-from tandem.guard.apply import run_reaper_pass
 from tandem.guard.capacity_block import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, RESERVATION_TAG
-from tandem.guard.fence import FENCE_KEY
 from tandem.guard.observe import CAPACITY_KIND_TAG
-from tandem.ops.account import create_guard_clients
 from tandem.ops.guard_config import build_guard_config
-from tandem.run.run_keys import run_record_key, steps_prefix
+from tandem.run.run_keys import run_record_key
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof, pytest.mark.xdist_group("block-life")]
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,7 +33,6 @@ TIME_SCALE = 6  # servers slow enough for a client on busy cores
 # a lease of the second kind ends beyond the old end
 BLOCK_HOURS = 7
 LONG_HOURS = 7.5
-WAIT_S = 300
 
 
 def shorten_block(document):
@@ -104,24 +98,6 @@ def read_object(account, key):
     return json.loads(s3.get_object(Bucket=guard.bucket, Key=key)["Body"].read())
 
 
-def has_round(account, run):
-    s3 = account.endpoint.client("s3")
-    guard = build_guard_config(account.sandbox.environment)
-    rows = s3.list_objects_v2(Bucket=guard.bucket, Prefix=steps_prefix(run)).get("Contents", [])
-    return any("round-" in row["Key"] for row in rows)
-
-
-def pass_reaper(account):
-    """Make one pass of the reaper by this machine's clock, with the account's own credentials."""
-    environment = account.sandbox.environment
-    session = SimpleNamespace(client=lambda service, **_: account.endpoint.client(service))
-    return run_reaper_pass(
-        create_guard_clients(environment, session),
-        build_guard_config(environment),
-        datetime.now(UTC),
-    )
-
-
 @pytest.fixture(scope="module")
 def first_lease(tmp_path_factory):
     """A world on a block, in which a run compiled under a first lease."""
@@ -144,7 +120,7 @@ def first_lease(tmp_path_factory):
             first = account.run_tandem(
                 *RUN, "--until", "compile", "--hours", "6", "--run", "first", capture_output=True
             )
-            yield SimpleNamespace(account=account, world=world, result=first)
+            yield SimpleNamespace(account=account, result=first)
     finally:
         account.endpoint.stop()
 
@@ -194,38 +170,3 @@ def test_second_lease_beyond_the_old_end_is_judged_without_a_deploy(first_lease,
     record = read_object(first_lease.account, run_record_key("second"))
     assert (record["state"], second_lease.is_as_deployed) == ("judged", True)
     assert datetime.fromisoformat(record["leases"][0]["deadline"]) > second_lease.ends
-
-
-def test_run_whose_block_ends_early_is_at_zero_before_ec2_takes_the_node(first_lease, second_lease):
-    assert second_lease.result.returncode == 0
-    account = first_lease.account
-    with ThreadPoolExecutor() as pool:
-        command = pool.submit(
-            account.run_tandem,
-            *RUN,
-            *MEASURE,
-            "--hours",
-            "6",
-            "--run",
-            "short",
-            capture_output=True,
-            timeout=WAIT_S,
-        )
-        while not has_round(account, "short"):
-            assert not command.done(), command.result().stdout + command.result().stderr
-            time.sleep(0.5)
-        is_up = bool(first_lease.world.list_fleet())
-        ends = datetime.now(UTC) + timedelta(minutes=44)
-        account.buy_block(ends=ends)
-        report = pass_reaper(account)
-        result = command.result()
-    record = read_object(account, run_record_key("short"))
-
-    assert is_up
-    assert any("the Capacity Block ends at" in reason for reason in report.plan.reasons)
-    assert (record["state"], result.returncode) == ("ended", 1), result.stdout + result.stderr
-    assert "the Capacity Block ends at" in read_object(account, FENCE_KEY)["why"]
-    assert (first_lease.world.list_fleet(), datetime.now(UTC) < ends - timedelta(minutes=30)) == (
-        [],
-        True,
-    )

@@ -58,38 +58,6 @@ def test_its_runner_is_refused_nothing(killed_run):
 
 
 @pytest.mark.proof
-def test_a_task_set_with_other_bytes_ends_a_run_before_a_node(lives):
-    s3 = lives.world.account.endpoint.client("s3")
-    bucket = lives.world._guard.bucket
-    (row,) = s3.list_objects_v2(Bucket=bucket, Prefix="tasks/")["Contents"]
-    content = s3.get_object(Bucket=bucket, Key=row["Key"])["Body"].read()
-    s3.put_object(Bucket=bucket, Key=row["Key"], Body=content + b" ")
-    life = lives.live(*ROUNDS)
-    s3.put_object(Bucket=bucket, Key=row["Key"], Body=content)
-    assert (life.record["state"], life.record["node_s"]) == ("failed", 0), life.output
-    assert f"the task set {TASK} has the SHA-256" in life.record["reason"]
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize(
-    ("fault", "state", "words"),
-    [
-        (RunFaults(second_replica="qwen-vllm"), "void", "2 pods"),
-        (RunFaults(crashing_server="qwen-vllm"), "ended", "restarted"),
-    ],
-    ids=["second-replica", "crash-loop"],
-)
-def test_a_fault_ends_a_run_with_its_reason(lives, fault, state, words):
-    life = lives.live(*ROUNDS, faults=[fault])
-    lives.hold_end(life)
-    assert (life.record["state"], words in life.record["reason"]) == (state, True), (
-        life.record,
-        life.output,
-    )
-    assert life.code == {"void": 4, "ended": 1}[state]
-
-
-@pytest.mark.proof
 @pytest.mark.parametrize("status", [503, 429])
 def test_an_api_that_answers_otherwise_for_a_while_costs_no_verdict(lives, status):
     life = lives.live(*ROUNDS, faults=[RunFaults(api_status=status, api_calls=20)])
@@ -114,13 +82,6 @@ def test_late_claims_and_a_replaced_node_cost_no_verdict(lives, fault):
         life.record,
         life.output,
     )
-
-
-@pytest.mark.proof
-def test_an_endpoint_that_is_down_for_a_while_costs_no_verdict(lives):
-    life = lives.live(*ROUNDS, faults=[RunFaults(endpoint_down_s=10, moment_s=1)])
-    lives.hold_end(life)
-    assert (life.record["state"], len(life.acting_faults)) == ("judged", 1), life.output
 
 
 @pytest.mark.proof
