@@ -9,7 +9,8 @@ from datetime import timedelta
 
 import pytest
 from guard_world import GUARDED, LABEL
-from twin_looking import list_states, until
+from twin_fleet import TwinFleet
+from twin_looking import until
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fleet_behavior import FleetBehavior
@@ -21,7 +22,6 @@ from tandem.guard.observe import OWNER_TAG
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("guard-endpoint"), pytest.mark.proof]
 
 ACCOUNT = "222233334444"
-NODES = f"arn:aws:iam::{ACCOUNT}:role/nodes"
 QUICK = FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1)
 _NUMBER = itertools.count()
 
@@ -63,9 +63,8 @@ def scene(endpoint, clients):
         Bucket=config.bucket, CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
     )
     endpoint.client("scheduler").create_schedule_group(Name=config.schedule_group)
-    endpoint.client("eks").create_cluster(name=config.cluster, roleArn=NODES, resourcesVpcConfig={})
     result = Scene(endpoint, clients, config)
-    result.group({OWNER_TAG: name})
+    result.fleet.make(tags={OWNER_TAG: name})
     yield result
     endpoint.set_fleet()
 
@@ -77,16 +76,7 @@ class Scene:
         self.endpoint = endpoint
         self.clients = clients
         self.config = config
-
-    def group(self, tags):
-        self.endpoint.client("eks").create_nodegroup(
-            clusterName=self.config.cluster,
-            nodegroupName=self.config.node_group,
-            subnets=["subnet-1"],
-            nodeRole=NODES,
-            scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
-            tags=tags,
-        )
+        self.fleet = TwinFleet(endpoint, config.cluster, config.node_group)
 
     def start(self):
         request = RaiseRequest(
@@ -102,9 +92,6 @@ class Scene:
     def reap(self):
         return run_reaper_pass(self.clients, self.config, self.endpoint.now())
 
-    def states(self):
-        return list_states(self.endpoint.client("ec2"), "cluster-name", self.config.cluster)
-
     def later(self, knobs=QUICK, **time_):
         self.endpoint.set_fleet(replace(knobs, clock_offset_s=timedelta(**time_).total_seconds()))
 
@@ -116,10 +103,10 @@ class Scene:
 def test_what_eks_does_not_end_is_terminated_by_id(scene, knob):
     knobs = replace(QUICK, **{knob: True})
     scene.start()
-    assert until(scene.states, ["running"]) == ["running"]
+    assert until(scene.fleet.states, ["running"]) == ["running"]
     scene.endpoint.set_fleet(knobs)
     scene.halt()
-    between = scene.states()
+    between = scene.fleet.states()
     scene.later(knobs, minutes=11)
     report = scene.reap()
     scene.later(QUICK, minutes=12)
@@ -127,4 +114,4 @@ def test_what_eks_does_not_end_is_terminated_by_id(scene, knob):
 
     assert between == ["running"]
     assert any(action.startswith("terminated by id: i-") for action in report.actions)
-    assert until(scene.states, []) == []
+    assert until(scene.fleet.states, []) == []

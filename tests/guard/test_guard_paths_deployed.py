@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twin_looking import list_states, until
+from twin_fleet import TwinFleet
+from twin_looking import until
 
 from rehearsal.aws.cdk_cli import CdkCli, read_stacks
 from rehearsal.aws.endpoint import AwsEndpoint
@@ -107,6 +108,9 @@ class Guard:
         self.sandbox = sandbox
         self.place = sandbox.environment
         self.group = names.schedule_group_name(self.place)
+        self.fleet = TwinFleet(
+            endpoint, names.cluster_name(self.place), names.node_group_name(self.place)
+        )
 
     def client(self, service: str) -> Any:
         return self.endpoint.client(service)
@@ -132,10 +136,7 @@ class Guard:
         ]
         with contextlib.redirect_stdout(io.StringIO()):
             assert main([*words, *folders]) == 0
-        assert self.until(self.states, ["running"] * NODES) == ["running"] * NODES
-
-    def states(self) -> list[str]:
-        return list_states(self.client("ec2"), "nodegroup-name", names.node_group_name(self.place))
+        assert self.until(self.fleet.states, ["running"] * NODES) == ["running"] * NODES
 
     def until(self, look: Callable[[], Any], goal: Any) -> Any:
         return until(look, goal, WAIT_S)
@@ -236,12 +237,12 @@ class Guard:
 def test_the_rule_makes_the_reaper_look_and_the_one_shot_ends_the_lease(guard: Guard) -> None:
     guard.pass_time(timedelta(minutes=5, seconds=1))
     looked_until = guard.until(guard.passes, [float(NODES)])
-    between = guard.states()
+    between = guard.fleet.states()
 
     guard.pass_time(timedelta(hours=HOURS, minutes=1))
 
     assert (looked_until, between) == ([float(NODES)], ["running"] * NODES)
-    assert guard.until(guard.states, []) == []
+    assert guard.until(guard.fleet.states, []) == []
     assert guard.schedules() == []
 
 
@@ -252,11 +253,11 @@ def test_the_one_shot_alone_ends_a_fleet(guard: Guard) -> None:
         guard.without_function(what)
 
     guard.pass_time(timedelta(hours=HOURS, minutes=-1))
-    before = guard.states()
+    before = guard.fleet.states()
     guard.pass_time(timedelta(hours=HOURS, minutes=1))
 
     assert before == ["running"] * NODES
-    assert guard.until(guard.states, []) == []
+    assert guard.until(guard.fleet.states, []) == []
     assert (guard.functions(), guard.rules(), guard.budgets()) == (set(), [], [])
 
 
@@ -267,7 +268,7 @@ def test_the_reaper_alone_ends_a_fleet_that_is_too_old(guard: Guard) -> None:
 
     guard.pass_time(timedelta(minutes=5, seconds=1), older_s=OLD_S)
 
-    assert guard.until(guard.states, []) == []
+    assert guard.until(guard.fleet.states, []) == []
     assert (guard.schedules(), guard.budgets()) == ([], [])
     assert guard.functions() == {names.guard_function_name(guard.place, "reap")}
 
@@ -283,7 +284,7 @@ def test_the_budget_alone_ends_a_fleet(guard: Guard) -> None:
         Message="the actual cost is above the budget",
     )
 
-    assert guard.until(guard.states, []) == []
+    assert guard.until(guard.fleet.states, []) == []
     assert (guard.schedules(), guard.rules()) == ([], [])
     assert guard.functions() == {names.guard_function_name(guard.place, "stop")}
 
@@ -297,4 +298,4 @@ def test_with_all_three_gone_nothing_ends_a_fleet(guard: Guard) -> None:
     guard.pass_time(timedelta(hours=12), older_s=OLD_S)
     time.sleep(2)
 
-    assert guard.states() == ["running"] * NODES
+    assert guard.fleet.states() == ["running"] * NODES

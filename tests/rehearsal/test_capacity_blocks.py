@@ -9,7 +9,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from twin_looking import client, list_states, until
+from twin_fleet import TwinFleet
+from twin_looking import until
+from twin_resources import launch_template
 
 from rehearsal.aws.capacity_block import BlockExtension, CapacityBlock
 from rehearsal.aws.endpoint import AwsEndpoint
@@ -28,9 +30,6 @@ _NUMBERS = itertools.count()
 @pytest.fixture(scope="module")
 def shared() -> Iterator[AwsEndpoint]:
     with AwsEndpoint(region="us-east-2") as running:
-        running.client("eks").create_cluster(
-            name="blocks", roleArn="arn:aws:iam::000000000000:role/c", resourcesVpcConfig={}
-        )
         yield running
 
 
@@ -41,67 +40,37 @@ def endpoint(shared: AwsEndpoint) -> Iterator[AwsEndpoint]:
     shared.set_fleet(QUICK)
 
 
-class Fleet:
+class Fleet(TwinFleet):
     """A node group of its own reservation, and what AWS says of it."""
 
     def __init__(self, endpoint: AwsEndpoint, block: CapacityBlock = BLOCK) -> None:
         number = next(_NUMBERS)
-        self.endpoint = endpoint
+        super().__init__(endpoint, f"fleet-{number}")
         self.id = f"cr-{number:017x}"
-        self.name = f"fleet-{number}"
         self.become(block)
-        data = {
-            "InstanceType": "trn2.48xlarge",
-            "InstanceMarketOptions": {"MarketType": "capacity-block"},
-            "CapacityReservationSpecification": {
-                "CapacityReservationTarget": {"CapacityReservationId": self.id}
-            },
-        }
-        ec2 = client(endpoint, "ec2")
-        template = ec2.create_launch_template(
-            LaunchTemplateName=self.name, LaunchTemplateData=data
+        template = self.ec2.create_launch_template(
+            LaunchTemplateName=self.name,
+            LaunchTemplateData=launch_template(self.id)["Properties"]["LaunchTemplateData"],
         )["LaunchTemplate"]
-        self.eks = client(endpoint, "eks")
-        self.eks.create_nodegroup(
-            clusterName="blocks",
-            nodegroupName=self.name,
-            subnets=["subnet-1"],
-            capacityType="CAPACITY_BLOCK",
-            nodeRole="arn:aws:iam::000000000000:role/n",
-            launchTemplate={"id": template["LaunchTemplateId"]},
-            scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 1},
+        self.make(
+            capacityType="CAPACITY_BLOCK", launchTemplate={"id": template["LaunchTemplateId"]}
         )
 
     def become(self, block: CapacityBlock) -> None:
         self.endpoint.set_blocks({self.id: block})
 
-    def scale(self, size: int) -> None:
-        sizes = {"minSize": 0, "desiredSize": size}
-        self.eks.update_nodegroup_config(
-            clusterName="blocks", nodegroupName=self.name, scalingConfig=sizes
-        )
-
-    def states(self) -> list[str]:
-        return list_states(client(self.endpoint, "ec2"), "nodegroup-name", self.name)
-
     def reservation(self) -> tuple[str, datetime]:
-        ids = [self.id]
-        [row] = client(self.endpoint, "ec2").describe_capacity_reservations(
-            CapacityReservationIds=ids
-        )["CapacityReservations"]
+        [row] = self.ec2.describe_capacity_reservations(CapacityReservationIds=[self.id])[
+            "CapacityReservations"
+        ]
         return row["State"], row["EndDate"]
 
     def status(self) -> str:
-        answer = self.eks.describe_nodegroup(clusterName="blocks", nodegroupName=self.name)
-        return str(answer["nodegroup"]["status"])
+        return str(self.describe()["status"])
 
     def scale_downs(self) -> list[datetime]:
-        group = self.eks.describe_nodegroup(clusterName="blocks", nodegroupName=self.name)[
-            "nodegroup"
-        ]
-        name = group["resources"]["autoScalingGroups"][0]["name"]
-        answer = client(self.endpoint, "autoscaling").describe_scheduled_actions(
-            AutoScalingGroupName=name, ScheduledActionNames=[EKS_ACTION_NAME]
+        answer = self.scaling.describe_scheduled_actions(
+            AutoScalingGroupName=self.group_name(), ScheduledActionNames=[EKS_ACTION_NAME]
         )
         return [action["StartTime"] for action in answer["ScheduledUpdateGroupActions"]]
 
@@ -131,9 +100,7 @@ def test_a_block_is_scheduled_before_its_start_and_launches_nothing(endpoint):
 def test_only_a_paid_extension_moves_the_end_of_the_same_id(endpoint, status, ends):
     fleet = Fleet(endpoint)
     fleet.become(replace(BLOCK, extensions=(replace(EXTENSION, status=status),)))
-    history = client(endpoint, "ec2").describe_capacity_block_extension_history(
-        CapacityReservationIds=[fleet.id]
-    )
+    history = fleet.ec2.describe_capacity_block_extension_history(CapacityReservationIds=[fleet.id])
     [row] = history["CapacityBlockExtensions"]
 
     assert fleet.reservation() == ("active", ends)

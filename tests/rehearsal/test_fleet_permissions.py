@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from types import SimpleNamespace
 
 import pytest
 from doubles.aws_principal import create_principal
-from twin_looking import client, until
+from twin_fleet import TwinFleet
 
 from rehearsal.aws.fleet_behavior import FleetBehavior
 
@@ -17,44 +16,22 @@ _NUMBER = itertools.count()
 DENIED = "AccessDeniedException"
 
 
+class PermittedFleet(TwinFleet):
+    """A node group whose policies bind."""
+
+    def running(self):
+        """Return the ids of the instances that run."""
+        return [row["InstanceId"] for row in self.instances() if row["State"]["Name"] == "running"]
+
+
 @pytest.fixture
 def fleet(enforcing):
     """A raised node group and its instance, made by the account itself."""
     enforcing.set_fleet(FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1))
-    name = f"permitted-{next(_NUMBER)}"
-    eks = client(enforcing, "eks")
-    ec2 = client(enforcing, "ec2")
-    role = client(enforcing, "iam").create_role(RoleName=name, AssumeRolePolicyDocument="{}")[
-        "Role"
-    ]["Arn"]
-    eks.create_cluster(name=name, roleArn=role, resourcesVpcConfig={})
-    eks.create_nodegroup(
-        clusterName=name,
-        nodegroupName="fleet",
-        subnets=["subnet-1"],
-        nodeRole=role,
-        tags={"team": "blue"},
-        scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 1},
-    )
-
-    def instances():
-        mine = [
-            {"Name": "tag:eks:cluster-name", "Values": [name]},
-            {"Name": "instance-state-name", "Values": ["running"]},
-        ]
-        return [
-            reservation["Instances"][0]["InstanceId"]
-            for reservation in ec2.describe_instances(Filters=mine)["Reservations"]
-        ]
-
-    assert until(lambda: len(instances()), 1) == 1
-    yield SimpleNamespace(
-        name=name,
-        instances=instances,
-        endpoint=enforcing,
-        identity={"clusterName": name, "nodegroupName": "fleet"},
-        arn=f"arn:aws:eks:us-east-2:{enforcing.account}:nodegroup/{name}/fleet/*",
-    )
+    result = PermittedFleet(enforcing, f"permitted-{next(_NUMBER)}")
+    result.make(tags={"team": "blue"})
+    result.raise_to(1)
+    yield result
     enforcing.set_fleet()
 
 
@@ -76,7 +53,7 @@ def test_rejects_a_call_about_another_node_group_than_the_policy_names(fleet, re
     code = refusal(
         somebody.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0}
     )
-    assert (code, len(fleet.instances())) == (DENIED, 1)
+    assert (code, len(fleet.running())) == (DENIED, 1)
 
 
 def test_a_node_group_may_be_allowed_by_its_tag(fleet, refusal):
@@ -105,7 +82,7 @@ def test_an_instance_may_be_terminated_where_the_policy_names_its_tag(fleet, key
     somebody = create_principal(
         fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: fleet.name})
     ).client("ec2")
-    [instance] = fleet.instances()
+    [instance] = fleet.running()
 
     [answer] = somebody.terminate_instances(InstanceIds=[instance])["TerminatingInstances"]
 
@@ -113,7 +90,7 @@ def test_an_instance_may_be_terminated_where_the_policy_names_its_tag(fleet, key
 
 
 def test_rejects_a_termination_of_several_where_one_is_not_the_caller_s(fleet, refusal):
-    ec2 = client(fleet.endpoint, "ec2")
+    ec2 = fleet.ec2
     [stranger] = [
         row["InstanceId"]
         for row in ec2.run_instances(MinCount=1, MaxCount=1, ImageId="ami-1")["Instances"]
@@ -122,8 +99,8 @@ def test_rejects_a_termination_of_several_where_one_is_not_the_caller_s(fleet, r
     somebody = create_principal(
         fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: fleet.name})
     ).client("ec2")
-    [instance] = fleet.instances()
+    [instance] = fleet.running()
 
     code = refusal(somebody.terminate_instances, InstanceIds=[instance, stranger])
 
-    assert (code, fleet.instances()) == ("UnauthorizedOperation", [instance])
+    assert (code, fleet.running()) == ("UnauthorizedOperation", [instance])

@@ -9,10 +9,10 @@ import time
 import urllib.error
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 
 import pytest
-from twin_looking import client, list_states, until
+from twin_fleet import TwinFleet
+from twin_looking import until
 from twin_resources import launch_template, nodegroup
 
 from rehearsal.aws.endpoint import AwsEndpoint
@@ -32,6 +32,20 @@ def quick(endpoint):
     endpoint.set_fleet()
 
 
+class DeployedFleet(TwinFleet):
+    """A node group of a stack."""
+
+    def __init__(self, endpoint, stack, name):
+        super().__init__(endpoint, name)
+        self.stack = stack
+
+    def update(self, answer):
+        """Return the state of an update."""
+        return self.eks.describe_update(
+            name=self.name, nodegroupName="fleet", updateId=answer["id"]
+        )["update"]["status"]
+
+
 @pytest.fixture
 def group(endpoint, deploy):
     """A new node group named fleet, and what AWS says of it."""
@@ -42,59 +56,9 @@ def group(endpoint, deploy):
             {**nodegroup(name, **more), "Template": launch_template("cr-0123456789abcdef0")}
         )
         assert (stack.status, stack.reasons) == ("CREATE_COMPLETE", [])
-        return seen(endpoint, name, stack)
+        return DeployedFleet(endpoint, stack, name)
 
     return act
-
-
-def seen(endpoint, name, stack=None):
-    eks = client(endpoint, "eks")
-    ec2 = client(endpoint, "ec2")
-    identity = {"clusterName": name, "nodegroupName": "fleet"}
-
-    def instances():
-        mine = [{"Name": "tag:eks:cluster-name", "Values": [name]}]
-        reservations = ec2.describe_instances(Filters=mine)["Reservations"]
-        return [instance for reservation in reservations for instance in reservation["Instances"]]
-
-    def states():
-        return list_states(ec2, "cluster-name", name)
-
-    def described():
-        return eks.describe_nodegroup(**identity)["nodegroup"]
-
-    def scale(size, **more):
-        return eks.update_nodegroup_config(**identity, scalingConfig={"desiredSize": size, **more})[
-            "update"
-        ]
-
-    def update(answer):
-        return eks.describe_update(name=name, nodegroupName="fleet", updateId=answer["id"])[
-            "update"
-        ]["status"]
-
-    def raised(size):
-        scale(size)
-        assert until(states, ["running"] * size) == ["running"] * size
-
-    return SimpleNamespace(
-        name=name,
-        stack=stack,
-        identity=identity,
-        eks=eks,
-        ec2=ec2,
-        instances=instances,
-        states=states,
-        described=described,
-        scale=scale,
-        update=update,
-        raised=raised,
-        scaling=client(endpoint, "autoscaling"),
-        group_name=lambda: described()["resources"]["autoScalingGroups"][0]["name"],
-    )
-
-
-# raising and lowering
 
 
 # updates
@@ -116,7 +80,7 @@ def test_an_update_is_in_progress_until_the_instances_run(endpoint, group):
 
 def test_a_deploy_that_touches_a_raised_node_group_terminates_its_instances(group, deploy):
     fleet = group()
-    fleet.raised(2)
+    fleet.raise_to(2)
     resources = {
         **nodegroup(fleet.name, Labels={"new": "label"}),
         "Template": launch_template("cr-0123456789abcdef0"),
@@ -124,7 +88,7 @@ def test_a_deploy_that_touches_a_raised_node_group_terminates_its_instances(grou
     deploy(resources, fleet.stack.name, update=True)
 
     assert until(fleet.states, []) == []
-    assert fleet.described()["scalingConfig"]["desiredSize"] == 0
+    assert fleet.size() == 0
 
 
 # what an instance says of itself
@@ -138,7 +102,7 @@ def from_template(group):
         "Version": {"Fn::GetAtt": ["Template", "LatestVersionNumber"]},
     }
     fleet = group(CapacityType="CAPACITY_BLOCK", LaunchTemplate=template)
-    fleet.raised(1)
+    fleet.raise_to(1)
     return fleet
 
 
@@ -171,7 +135,7 @@ def described(fleet):
 
 def test_an_ended_instance_says_when_it_began_to_end(group):
     fleet = group()
-    fleet.raised(1)
+    fleet.raise_to(1)
     [instance] = fleet.instances()
     fleet.scale(0)
     until(fleet.states, [])
@@ -212,17 +176,17 @@ def test_resumed_launches_bring_what_is_wanted(group):
 
 def test_an_auto_scaling_group_at_0_ends_its_instances_while_eks_refuses(endpoint, group):
     fleet = group()
-    fleet.raised(2)
+    fleet.raise_to(2)
     endpoint.set_fleet(replace(QUICK, refuses_update=True))
     resized(fleet, MinSize=0, DesiredCapacity=0)
 
     assert until(fleet.states, []) == []
-    assert fleet.described()["scalingConfig"]["desiredSize"] == 0
+    assert fleet.size() == 0
 
 
 def test_what_eks_ignores_is_refilled_until_launches_are_suspended(endpoint, group):
     fleet = group()
-    fleet.raised(1)
+    fleet.raise_to(1)
     endpoint.set_fleet(replace(QUICK, ignores_request=True))
     fleet.scale(0)
 
@@ -251,10 +215,10 @@ def test_what_eks_ignores_is_refilled_until_launches_are_suspended(endpoint, gro
 
 def test_a_node_group_is_deleting_until_its_instances_are_gone(endpoint, group, refusal):
     fleet = group()
-    fleet.raised(1)
+    fleet.raise_to(1)
     endpoint.set_fleet(FROZEN)
     fleet.eks.delete_nodegroup(**fleet.identity)
-    during = fleet.described()["status"], fleet.states()
+    during = fleet.describe()["status"], fleet.states()
     endpoint.set_fleet(replace(FROZEN, clock_offset_s=3601))
 
     assert during == ("DELETING", ["shutting-down"])
@@ -264,7 +228,7 @@ def test_a_node_group_is_deleting_until_its_instances_are_gone(endpoint, group, 
 
 def test_a_stack_with_a_raised_node_group_deletes_it_with_its_instances(group, delete):
     fleet = group()
-    fleet.raised(2)
+    fleet.raise_to(2)
     assert delete(fleet.stack) == "DELETE_COMPLETE"
     assert fleet.states() == []
 
@@ -278,7 +242,7 @@ def test_without_capacity_no_instance_starts(endpoint, group):
     update = fleet.scale(2)
     time.sleep(0.3)
 
-    node_group = fleet.described()
+    node_group = fleet.describe()
 
     assert (fleet.instances(), node_group["status"], fleet.update(update)) == (
         [],
@@ -296,38 +260,38 @@ def test_without_capacity_no_instance_starts(endpoint, group):
 @pytest.mark.parametrize(("fault", "size"), [("ignores_request", 1), ("keeps_surplus", 0)])
 def test_a_node_stays_with_an_ignored_request_or_a_kept_surplus(endpoint, group, fault, size):
     fleet = group()
-    fleet.raised(1)
+    fleet.raise_to(1)
     endpoint.set_fleet(replace(QUICK, **{fault: True}))
     update = fleet.scale(0)
     time.sleep(0.4)
 
     assert (fleet.states(), fleet.update(update)) == (["running"], "InProgress")
-    assert fleet.described()["scalingConfig"]["desiredSize"] == size
+    assert fleet.size() == size
 
 
 def test_a_refused_update_leaves_the_group_updating_and_as_it_was(endpoint, group, refusal):
     fleet = group()
-    fleet.raised(1)
+    fleet.raise_to(1)
     endpoint.set_fleet(replace(QUICK, refuses_update=True))
 
     code = refusal(
         fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0}
     )
 
-    assert (code, fleet.described()["status"]) == ("ResourceInUseException", "UPDATING")
-    assert (fleet.states(), fleet.described()["scalingConfig"]["desiredSize"]) == (["running"], 1)
+    assert (code, fleet.describe()["status"]) == ("ResourceInUseException", "UPDATING")
+    assert (fleet.states(), fleet.size()) == (["running"], 1)
 
 
 def test_a_throttled_update_is_refused_and_changes_nothing(endpoint, group, refusal):
     fleet = group()
-    fleet.raised(1)
+    fleet.raise_to(1)
     endpoint.set_fleet(replace(QUICK, throttles=True))
 
     code = refusal(
         fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0}
     )
 
-    assert (code, fleet.described()["status"], fleet.states()) == (
+    assert (code, fleet.describe()["status"], fleet.states()) == (
         "ThrottlingException",
         "ACTIVE",
         ["running"],
@@ -346,7 +310,7 @@ def test_the_clock_moves_delays_and_launch_times(endpoint, group):
 
 def test_instances_can_say_that_they_are_older(endpoint, group):
     fleet = group()
-    fleet.raised(1)
+    fleet.raise_to(1)
     endpoint.set_fleet(replace(QUICK, older_s=7200))
     [instance] = fleet.instances()
     endpoint.set_fleet(QUICK)
@@ -364,24 +328,10 @@ def test_rejects_a_knob_that_is_none(endpoint, body):
     assert refusal.value.code == 400
 
 
-def made(running, size):
-    """A node group of that size in a cluster named c, made by API."""
-    eks = running.client("eks")
-    eks.create_cluster(name="c", roleArn="arn:aws:iam::000000000000:role/c", resourcesVpcConfig={})
-    eks.create_nodegroup(
-        clusterName="c",
-        nodegroupName="fleet",
-        subnets=["subnet-1"],
-        nodeRole="arn:aws:iam::000000000000:role/n",
-        scalingConfig={"minSize": 0, "desiredSize": size, "maxSize": 1},
-    )
-    return seen(running, "c")
-
-
 def test_a_reset_forgets_fleets_and_knobs():
     with AwsEndpoint(region="us-east-2") as running:
         running.set_fleet(replace(FROZEN, clock_offset_s=60))
-        fleet = made(running, 1)
+        fleet = TwinFleet(running, "c").make(1)
         before = fleet.states()
         running.reset()
 
@@ -392,11 +342,11 @@ def test_a_reset_forgets_fleets_and_knobs():
 
 def test_a_fleet_outlives_a_restart_where_state_is_kept(tmp_path):
     with AwsEndpoint(state_dir=tmp_path / "state") as running:
-        fleet = made(running, 1)
+        fleet = TwinFleet(running, "c").make(1)
         assert until(fleet.states, ["running"]) == ["running"]
         [before] = [instance["InstanceId"] for instance in fleet.instances()]
     with AwsEndpoint(state_dir=tmp_path / "state") as running:
-        fleet = seen(running, "c")
+        fleet = TwinFleet(running, "c")
         [after] = [instance["InstanceId"] for instance in fleet.instances()]
         fleet.scale(0)
 

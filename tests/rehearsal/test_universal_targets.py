@@ -12,7 +12,8 @@ from datetime import timedelta
 import pytest
 from botocore.exceptions import ClientError
 from doubles.aws_principal import create_principal
-from twin_looking import client, list_states, until
+from twin_fleet import TwinFleet
+from twin_looking import client, until
 
 from rehearsal.aws.fleet_behavior import FleetBehavior
 
@@ -29,36 +30,19 @@ TRUST = {
 _NUMBER = itertools.count()
 
 
-class Scene:
+class Scene(TwinFleet):
     """A raised node group, a queue for what fails, and schedules that set the group to 0."""
 
     def __init__(self, endpoint):
-        self.endpoint, self.name = endpoint, f"scheduled-{next(_NUMBER)}"
-        self.eks, self.sqs, self.iam, self.ec2, self.scheduler = (
-            client(endpoint, service) for service in ("eks", "sqs", "iam", "ec2", "scheduler")
+        super().__init__(endpoint, f"scheduled-{next(_NUMBER)}")
+        self.sqs, self.iam, self.scheduler = (
+            client(endpoint, service) for service in ("sqs", "iam", "scheduler")
         )
         self.queue = self.sqs.create_queue(QueueName=self.name)["QueueUrl"]
         self.queue_arn = f"arn:aws:sqs:us-east-2:{ACCOUNT}:{self.name}"
         self.role = f"arn:aws:iam::{ACCOUNT}:role/{self.name}"
-        theirs = self.iam.create_role(RoleName=f"{self.name}-eks", AssumeRolePolicyDocument="{}")[
-            "Role"
-        ]["Arn"]
-        self.eks.create_cluster(name=self.name, roleArn=theirs, resourcesVpcConfig={})
-        self.eks.create_nodegroup(
-            clusterName=self.name,
-            nodegroupName="fleet",
-            subnets=["subnet-1"],
-            nodeRole=theirs,
-            scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 1},
-        )
-        assert until(self.states, ["running"]) == ["running"]
-
-    def states(self):
-        return list_states(self.ec2, "cluster-name", self.name)
-
-    def size(self):
-        answer = self.eks.describe_nodegroup(clusterName=self.name, nodegroupName="fleet")
-        return answer["nodegroup"]["scalingConfig"]["desiredSize"]
+        self.make()
+        self.raise_to(1)
 
     def have_role(self, *statements, trust=TRUST):
         """Make the schedules' role."""

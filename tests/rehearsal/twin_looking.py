@@ -15,14 +15,6 @@ def client(endpoint, service):
     return _CLIENTS[key]
 
 
-def list_states(ec2, tag, value):
-    """Return the states of the instances with a tag of EKS's, those that are terminated left out."""
-    own = [{"Name": f"tag:eks:{tag}", "Values": [value]}]
-    reservations = ec2.describe_instances(Filters=own)["Reservations"]
-    states = [instance["State"]["Name"] for row in reservations for instance in row["Instances"]]
-    return sorted(state for state in states if state != "terminated")
-
-
 def until(look, goal, seconds=10):
     """Return what a look shows, as soon as it is what is wanted, or at last whatever it is."""
     deadline = time.monotonic() + seconds
