@@ -92,7 +92,6 @@ def test_a_block_is_scheduled_before_its_start_and_launches_nothing(endpoint):
 @pytest.mark.parametrize(
     ("status", "ends"),
     [
-        ("payment-pending", BLOCK.ends),
         ("payment-failed", BLOCK.ends),
         ("payment-succeeded", EXTENSION.ends),
     ],

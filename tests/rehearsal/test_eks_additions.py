@@ -66,7 +66,6 @@ def test_a_node_group_follows_its_launch_template(endpoint, deploy):
 @pytest.mark.parametrize(
     "changed",
     [
-        {"AddonVersion": "v2"},
         {"ConfigurationValues": '{"a":1}'},
         {
             "PodIdentityAssociations": [

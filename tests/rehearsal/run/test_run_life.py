@@ -69,13 +69,12 @@ def test_an_api_that_answers_otherwise_for_a_while_costs_no_verdict(lives, statu
 @pytest.mark.parametrize(
     "fault",
     [
-        RunFaults(late_claim_s=10),
         RunFaults(is_node_drained=True, moment_s=1),
         RunFaults(is_node_lost=True, moment_s=1),  # its node group launches another instance
     ],
-    ids=["late-claims", "drained-node", "lost-node"],
+    ids=["drained-node", "lost-node"],
 )
-def test_late_claims_and_a_replaced_node_cost_no_verdict(lives, fault):
+def test_a_replaced_node_costs_no_verdict(lives, fault):
     life = lives.live(*ROUNDS, faults=[fault])
     lives.hold_end(life)
     assert (life.record["state"], len(life.acting_faults)) == ("judged", 1), (
