@@ -44,6 +44,12 @@ def allowed(action, resource, **condition):
     }
 
 
+def who_may_terminate(fleet, key):
+    """The EC2 client of somebody who may end the instances whose tag names the cluster."""
+    statement = allowed("ec2:TerminateInstances", "*", **{key: fleet.name})
+    return create_principal(fleet.endpoint, statement).client("ec2")
+
+
 @pytest.mark.parametrize("resource", ["cluster/{name}", "nodegroup/{name}/other/*"])
 def test_rejects_a_call_about_another_node_group_than_the_policy_names(fleet, refusal, resource):
     arn = f"arn:aws:eks:us-east-2:{fleet.endpoint.account}:{resource.format(name=fleet.name)}"
@@ -79,9 +85,7 @@ def test_a_node_group_may_be_allowed_by_its_tag(fleet, refusal):
     "key", ["aws:ResourceTag/eks:cluster-name", "ec2:ResourceTag/eks:cluster-name"]
 )
 def test_an_instance_may_be_terminated_where_the_policy_names_its_tag(fleet, key):
-    somebody = create_principal(
-        fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: fleet.name})
-    ).client("ec2")
+    somebody = who_may_terminate(fleet, key)
     [instance] = fleet.running()
 
     [answer] = somebody.terminate_instances(InstanceIds=[instance])["TerminatingInstances"]
@@ -96,9 +100,7 @@ def test_rejects_a_termination_of_several_where_one_is_not_the_caller_s(fleet, r
         for row in ec2.run_instances(MinCount=1, MaxCount=1, ImageId="ami-1")["Instances"]
     ]
     key = "aws:ResourceTag/eks:cluster-name"
-    somebody = create_principal(
-        fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: fleet.name})
-    ).client("ec2")
+    somebody = who_may_terminate(fleet, key)
     [instance] = fleet.running()
 
     code = refusal(somebody.terminate_instances, InstanceIds=[instance, stranger])

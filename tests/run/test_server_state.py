@@ -33,6 +33,12 @@ def reach(step, look_s=LOOK_S, **fields):
     return world
 
 
+def hold_judged(world):
+    """Hold that the run is judged at last, at zero instances."""
+    record = world.live()
+    assert (record["state"], record["reason"], world.is_empty) == ("judged", "", True)
+
+
 def drain_for(world, minutes):
     """Drain the fleet's nodes, and let them take pods again some minutes later."""
     world.drain()
@@ -50,8 +56,7 @@ def read_round(world, number):
 def test_drained_servers_are_waited_for(step):
     world = reach(step, starts=2, llmperf=True)
     drain_for(world, minutes=8)
-    record = world.live()
-    assert (record["state"], record["reason"], world.is_empty) == ("judged", "", True)
+    hold_judged(world)
 
 
 def test_pending_server_says_why_it_waits():
@@ -66,8 +71,7 @@ def test_pending_server_says_why_it_waits():
 def test_lost_node_is_waited_for(step):
     world = reach(step, starts=2, llmperf=True)
     world.lose_node()
-    record = world.live()
-    assert (record["state"], record["reason"], world.is_empty) == ("judged", "", True)
+    hold_judged(world)
 
 
 def test_measure_jobs_meet_a_node_that_was_just_lost():
@@ -85,7 +89,7 @@ def test_silent_node_is_waited_for_until_it_is_replaced():
     leaving = [pod for pod in world.list_servers() if "deletionTimestamp" in pod["metadata"]]
     assert len(leaving) == 2, "the pods of a silent node stay"
     replace_node()
-    assert (world.live()["state"], world.is_empty) == ("judged", True)
+    hold_judged(world)
 
 
 @pytest.mark.parametrize("step", ["serve", "round-00001"])
@@ -93,7 +97,7 @@ def test_late_claim_is_waited_for(step):
     world = reach(step)
     world.cluster.timing = replace(world.cluster.timing, claim_s=200, allocation_s=200)
     world.delete_server(VARIANT)
-    assert (world.live()["state"], world.is_empty) == ("judged", True)
+    hold_judged(world)
 
 
 def test_each_server_has_ten_minutes_for_its_devices():
@@ -103,7 +107,7 @@ def test_each_server_has_ten_minutes_for_its_devices():
     for _ in range(2 * 12):
         world.look()
     assert world.find_step("serve")[1] == "running"
-    assert (world.live()["state"], world.is_empty) == ("judged", True)
+    hold_judged(world)
 
 
 @pytest.mark.parametrize("skip", range(0, 48, 12))
@@ -115,7 +119,7 @@ def test_server_that_goes_between_two_calls_is_waited_for(skip):
         world.settle()
 
     world.account.interrupt(delete, "kubernetes.list", skip=skip)
-    assert (world.live()["state"], world.is_empty) == ("judged", True)
+    hold_judged(world)
 
 
 def take_slices(world):
@@ -134,7 +138,7 @@ def test_server_whose_devices_no_slice_lists_is_waited_for(step):
         world.look()
     assert NODE_GONE in world.find_step(step)[2] or step == "serve"
     restore()
-    assert (world.live()["state"], world.is_empty) == ("judged", True)
+    hold_judged(world)
 
 
 def test_round_without_slices_does_not_count():
