@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from virtual_world import NAMESPACE, RUN, reach
+from virtual_world import MODELS, NAMESPACE, RUN, VirtualWorld, reach
 
 from tandem.run.jobs import name_job
 from tandem.run.run_keys import mark_jobs

@@ -21,7 +21,6 @@ from tandem.run.run_plan import (
     BucketGaps,
     RunPlanInputs,
     StepEstimate,
-    count_items,
     estimate_run,
     find_gaps,
 )

@@ -68,7 +68,7 @@ def test_both_servers_had_a_half(life):
     world, _, _ = life
     placements = [
         row["result"]["placements"]
-        for row in _read_steps(world)
+        for row in world.read_steps()
         if row["step"].startswith("round-")
     ]
     assert placements == [{BASELINE: "devices 0-7", VARIANT: "devices 8-15"}] * 5
@@ -100,7 +100,7 @@ def test_starts_swap_the_halves():
     world.live()
     rounds = [
         row["result"]["placements"][BASELINE]
-        for row in _read_steps(world)
+        for row in world.read_steps()
         if row["step"].startswith("round-")
     ]
     assert (rounds[0], rounds[-1]) == ("devices 0-7", "devices 8-15")
@@ -148,15 +148,10 @@ def test_run_spans_leases():
 
 def test_one_image_measures_all_rounds(life):
     world, _, _ = life
-    digest = _read_steps(world)[9]["result"]["image_id"]
+    digest = world.read_steps()[9]["result"]["image_id"]
     first_image, *later_images = world.measure_images
     repository = first_image.rpartition(":")[0]
     assert set(later_images) == {f"{repository}@{digest}"}
-
-
-def _read_steps(world):
-    keys = sorted(key for key in world.account.objects if key.startswith(f"runs/{RUN}/steps/"))
-    return [world.account.read(key) for key in keys]
 
 
 def test_servers_are_parked_before_the_run():
