@@ -28,7 +28,6 @@ from tandem.artifacts.driver.program import LINGER_TIMEOUT_S
 from tandem.declarations import names
 from tandem.declarations.compile_command import build_compile_command
 from tandem.declarations.experiment import CompileSettings, Experiment
-from tandem.declarations.variant_key import compute_artifact_key
 
 Spec = dict[str, Any]
 each_experiment = pytest.mark.parametrize(("environment", "experiment"), HOSTED)
@@ -59,17 +58,6 @@ def with_settings(experiment: str, **settings: Any) -> Experiment:
 
 def made(spec: Experiment) -> list[Spec]:
     return [pod_of(item) for item in render_charts(build_charts(HOME, spec, CATALOGUE))["compile"]]
-
-
-@each_experiment
-def test_there_is_one_compile_for_each_artifact(environment: str, experiment: str) -> None:
-    spec = EXPERIMENTS[experiment]
-    artifacts = {compute_artifact_key(spec, item, CATALOGUE).name for item in spec.all_variants()}
-    result = [
-        item["metadata"]["annotations"]["tandem/artifact"]
-        for item in stages(environment, experiment)["compile"]
-    ]
-    assert sorted(result) == sorted(artifacts)
 
 
 def test_variants_that_share_an_artifact_share_its_compile() -> None:
@@ -150,18 +138,6 @@ def test_a_compile_has_the_key_the_devices_and_the_paths_of_its_server(
             "compile"
         ]
         assert {names.MODELS_MOUNT, names.ARTIFACT_MOUNT} <= mine & theirs
-
-
-@each_experiment
-def test_the_disk_asked_for_is_what_the_volumes_may_hold(environment: str, experiment: str) -> None:
-    for _, spec, _ in jobs(environment, experiment):
-        request = steps(spec)["compile"]["resources"]["requests"]["ephemeral-storage"]
-        limits = [
-            v["emptyDir"]["sizeLimit"] for v in spec["volumes"] if "medium" not in v["emptyDir"]
-        ]
-        assert int(request.removesuffix("Gi")) == sum(
-            int(item.removesuffix("Gi")) for item in limits
-        )
 
 
 def test_a_compile_takes_what_a_server_takes_unless_told_otherwise() -> None:

@@ -28,20 +28,6 @@ CLUSTER_KINDS = {
     "ClusterRole": "a name for rights, which a binding gives",
     "ClusterRoleBinding": "to subjects of our own",
 }
-# the kinds that Kubernetes has in a namespace: an API server drops the namespace of any other kind
-NAMESPACED_KINDS = {
-    "ConfigMap",
-    "CronJob",
-    "Deployment",
-    "NetworkPolicy",
-    "PersistentVolumeClaim",
-    "ResourceClaimTemplate",
-    "ResourceQuota",
-    "Role",
-    "RoleBinding",
-    "Service",
-    "ServiceAccount",
-}
 GITOPS_GROUPS = {
     "argoproj.io",
     "helm.toolkit.fluxcd.io",
@@ -70,16 +56,6 @@ def test_a_cluster_wide_object_is_of_a_kind_that_reaches_nobody(environment: str
 
 
 @each_environment
-def test_a_namespace_in_its_metadata_hides_no_cluster_wide_kind(environment: str) -> None:
-    kinds = {
-        body["kind"]
-        for body in everything(environment)
-        if body["apiVersion"].partition("/")[0] not in GITOPS_GROUPS
-    }
-    assert kinds - set(CLUSTER_KINDS) == NAMESPACED_KINDS
-
-
-@each_environment
 def test_no_role_of_others_is_replaced(environment: str) -> None:
     """A ClusterRole of the name `view` would replace that of the cluster."""
     roles = [
@@ -96,12 +72,6 @@ def test_no_pod_has_a_priority_over_pods_of_others(environment: str) -> None:
     bodies = list_of_kind(environment, "Deployment") + list_of_kind(environment, "CronJob")
     text = json.dumps(bodies)
     assert "priorityClassName" not in text
-
-
-@each_environment
-def test_no_service_takes_an_address_of_others(environment: str) -> None:
-    specs = [body["spec"] for body in list_of_kind(environment, "Service")]
-    assert [spec for spec in specs if "externalIPs" in spec] == []
 
 
 @each_environment
@@ -125,18 +95,6 @@ def test_the_tree_makes_the_namespaces_of_its_experiments_and_runner_alone(
         names.experiment_namespace(EXPERIMENTS[name]) for name in DECLARED[environment].experiments
     }
     assert list_own_namespaces(environment) == {*experiments, "runner-system"}
-
-
-@each_environment
-def test_a_volume_takes_no_claim_but_its_own(environment: str) -> None:
-    claims = {
-        (body["metadata"]["namespace"], body["metadata"]["name"])
-        for body in list_of_kind(environment, "PersistentVolumeClaim")
-    }
-    references = [
-        body["spec"]["claimRef"] for body in list_of_kind(environment, "PersistentVolume")
-    ]
-    assert {(reference["namespace"], reference["name"]) for reference in references} == claims
 
 
 @each_environment

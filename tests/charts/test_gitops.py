@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from chart_cases import (
     ENVIRONMENTS,
     GITOPS,
     HOSTED,
-    MIRROR,
     MIRRORS,
     controller,
     experiments,
@@ -26,7 +24,6 @@ from chart_cases import (
 
 from charts.flux import revision_reference
 from charts.gitops import build_gitops_charts
-from tandem.declarations.driver_release import build_driver_release
 from tandem.declarations.environment import Environment
 
 ARGOCD = ENVIRONMENTS["native-us-east-2"]
@@ -90,14 +87,6 @@ def test_every_application_follows_the_declared_revision_or_a_pinned_chart() -> 
     assert revisions == {ARGOCD.delivery.revision, CATALOGUE.dra_chart.version.value}
 
 
-def test_every_application_goes_where_its_project_admits() -> None:
-    projects = of_kind(controller("native-us-east-2"), "AppProject")
-    assert all(
-        application["destination"] in projects[application["project"]]["spec"]["destinations"]
-        for application in applications()
-    )
-
-
 OF_EXPERIMENTS = [
     body for name, experiment in HOSTED if name == ARGOCD.name for body in objects(name, experiment)
 ]
@@ -136,15 +125,6 @@ def test_a_project_admits_exactly_what_is_rendered(name: str, bodies: list[dict[
 
 
 SPACED = {"Namespace", "Role", "Deployment", "CronJob", "ConfigMap"}
-
-
-@pytest.mark.parametrize("folder", ["people", "runner"])
-@pytest.mark.parametrize("environment", GITOPS)
-def test_the_tool_syncs_people_and_runner_once(environment: str, folder: str) -> None:
-    assert (
-        synced_folders(environment).count(f"{ENVIRONMENTS[environment].delivery.path}/{folder}")
-        == 1
-    )
 
 
 @pytest.mark.parametrize(
@@ -186,26 +166,3 @@ def test_flux_logs_in_to_private_ecr_with_its_own_identity(
         told(FLUX.model_copy(update={"registry_mirrors": mirrors})), "OCIRepository"
     ).values()
     assert source["spec"].get("provider") == expected
-
-
-def test_a_mirror_moves_the_driver_chart_and_every_image_of_it() -> None:
-    release = build_driver_release(
-        ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE
-    )
-    assert release.repository == f"oci://{MIRROR}/neuron/neuron-helm-chart"
-    assert (
-        release.values.value["draDriver"]["image"]["repository"]
-        == f"{MIRROR}/neuron/neuron-dra-driver"
-    )
-
-
-def test_a_mirror_for_an_image_that_no_value_moves_is_refused() -> None:
-    figure = CATALOGUE.dra_chart.images
-    images = tuple(image.model_copy(update={"repository_value": None}) for image in figure.value)
-    chart = CATALOGUE.dra_chart.model_copy(
-        update={"images": figure.model_copy(update={"value": images})}
-    )
-    catalogue = replace(CATALOGUE, dra_chart=chart)
-
-    with pytest.raises(ValueError, match="no value that moves"):
-        build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), catalogue)

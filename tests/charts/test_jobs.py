@@ -21,11 +21,6 @@ def job(body: Object) -> Object:
     return body["spec"]["jobTemplate"]["spec"]
 
 
-def containers(body: Object) -> list[Object]:
-    spec = job(body)["template"]["spec"]
-    return [*spec.get("initContainers", []), *spec["containers"]]
-
-
 @each_job
 def test_no_schedule_starts_it(body: Object) -> None:
     minute, hour, day, month, weekday = body["spec"]["schedule"].split()
@@ -34,19 +29,6 @@ def test_no_schedule_starts_it(body: Object) -> None:
     assert (minute, hour, weekday) == ("0", "0", "*")
     assert int(day) > max(calendar.monthrange(year, int(month))[1] for year in range(2026, 2034))
     assert body["metadata"]["annotations"]["argocd.argoproj.io/ignore-healthcheck"] == "true"
-
-
-@each_job
-def test_every_mount_of_a_job_has_its_volume_of_local_disk(body: Object) -> None:
-    volumes = job(body)["template"]["spec"]["volumes"]
-    mounted_names = {
-        mount["name"] for container in containers(body) for mount in container["volumeMounts"]
-    }
-    assert mounted_names == {volume["name"] for volume in volumes}
-    assert all(
-        set(volume) == {"name", "emptyDir"} and volume["emptyDir"]["sizeLimit"]
-        for volume in volumes
-    )
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-from chart_cases import EXPERIMENTS, HOSTED, flag, objects, of_kind, stages
+from chart_cases import flag, stages
 
 from tandem.bench.llmperf import tool
 from tandem.bench.llmperf.__main__ import _build_parser
@@ -14,11 +13,6 @@ from tandem.bench.llmperf.run import START_TIMEOUT_S
 from tandem.bench.llmperf.tool import REQUEST_LIMIT_S, LlmperfLoad
 
 Spec = dict[str, Any]
-WITH = [
-    (environment, experiment)
-    for environment, experiment in HOSTED
-    if "llmperf" in stages(environment, experiment)
-]
 
 
 def template(environment: str = "post-us-east-2", experiment: str = "post") -> Spec:
@@ -35,25 +29,6 @@ def measure(environment: str = "post-us-east-2", experiment: str = "post") -> Sp
 def keep(environment: str = "post-us-east-2", experiment: str = "post") -> Spec:
     (container,) = template(environment, experiment)["spec"]["containers"]
     return container
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_it_is_there_where_a_pair_is_measured_by_the_posts_suite(
-    environment: str, experiment: str
-) -> None:
-    spec = EXPERIMENTS[experiment]
-    expected = "post" in spec.suites and len(spec.all_variants()) == 2
-    assert ("llmperf" in stages(environment, experiment)) is expected
-
-
-@pytest.mark.parametrize(("environment", "experiment"), WITH)
-def test_it_drives_both_services_of_its_namespace(environment: str, experiment: str) -> None:
-    arguments = measure(environment, experiment)["args"]
-    result = [arguments[at + 1] for at, word in enumerate(arguments) if word == "--server"]
-    services = of_kind(objects(environment, experiment), "Service")
-
-    assert result == [f"{name}=http://{name}:8000" for name in services]
-    assert len(result) == 2
 
 
 def test_its_load_is_the_posts() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from chart_cases import HOSTED, of_kind, stages
-from test_base import BENCH, OWN, SERVER, admitted
 
 from tandem.declarations.system_jobs import JUDGE_JOB, MEASURE_JOB
 from tandem.run.jobs import name_job
@@ -36,15 +35,6 @@ def test_every_experiment_has_both_under_the_names_that_the_runner_knows(
     assert {
         name: template["spec"]["containers"][0]["args"] for name, template in result.items()
     } == expected
-
-
-def test_a_round_reaches_the_servers_of_its_own_namespace() -> None:
-    policies = list(of_kind(stages("post-us-east-2", "post")["base"], "NetworkPolicy").values())
-    for template in templates().values():
-        labels = template["metadata"]["labels"]
-        assert BENCH.items() <= labels.items()
-        assert admitted(policies, "Egress", labels, (OWN, SERVER), ("TCP", 8000))
-        assert admitted(policies, "Ingress", SERVER, (OWN, labels), ("TCP", 8000))
 
 
 @each_experiment

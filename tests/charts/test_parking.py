@@ -21,7 +21,6 @@ from tandem.declarations import names
 
 Pod = dict[str, Any]
 TAINT = {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NoSchedule"}
-MOUNTPOINT_STARTS = {"key": "s3.csi.aws.com/agent-not-ready", "value": "", "effect": "NoExecute"}
 
 
 @dataclass(frozen=True)
@@ -120,15 +119,6 @@ def test_no_server_and_no_other_experiments_job_takes_that_node(
     ]
 
     assert not any(fits(pod, node) for pod in (*others, *pods(environment).values()))
-
-
-@pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
-def test_a_pod_waits_until_the_node_can_mount_s3(
-    environment: str, experiment: str, variant: str
-) -> None:
-    node = raised(environment, experiment, variant)
-    starting = Node(labels=node.labels, taints=[*node.taints, MOUNTPOINT_STARTS])
-    assert not fits(pods(environment)[experiment, variant], starting)
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, flag, render_charts, stages
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, render_charts, stages
 
 from charts import build_charts
 from tandem.bench.lm_eval.__main__ import SERVERS_VARIABLE, AskedTask
@@ -58,10 +58,6 @@ def test_staged_sets_alone_are_fetched(job: Spec) -> None:
     ]
 
 
-def test_sets_are_asked_where_they_are_fetched(job: Spec, ask: Spec) -> None:
-    assert flag(job["spec"]["initContainers"][0]["args"], "--folder") == flag(ask["args"], "--sets")
-
-
 def test_every_task_is_asked_as_declared(ask: Spec) -> None:
     asked_tasks = [
         msgspec.json.decode(ask["args"][at + 1], type=AskedTask)
@@ -77,10 +73,3 @@ def test_every_task_is_asked_as_declared(ask: Spec) -> None:
 def test_runner_names_the_servers(ask: Spec) -> None:
     assert ask["env"] == [{"name": SERVERS_VARIABLE}]
     assert round_steps.SERVERS_VARIABLE == SERVERS_VARIABLE
-
-
-def test_answers_are_stored(ask: Spec, keep: Spec) -> None:
-    assert (flag(ask["args"], "--out"), flag(keep["args"], "--below")) == (
-        flag(keep["args"], "--folder"),
-        "post/quality",
-    )

@@ -17,13 +17,12 @@ from chart_cases import (
     runner,
 )
 from rbac_evaluator import EVERYTHING, ApiRequest, list_rules, matches
-from test_ways_out import AGENT, EXISTING, METADATA, PEERED, PUBLIC, VPC_ENDPOINT, reaches
+from test_ways_out import AGENT, METADATA, PEERED, PUBLIC, VPC_ENDPOINT, reaches
 
 from charts.runner import build_runner_charts
 from tandem.declarations import names
 from tandem.declarations.environment import Environment
 from tandem.declarations.workspace import load_workspace
-from tandem.ops.people.cluster_rights import CLUSTER_KINDS, kubernetes_group
 
 Object = dict[str, Any]
 HOME = ENVIRONMENTS["post-us-east-2"]
@@ -93,19 +92,6 @@ def test_elsewhere_it_lists_nodes_and_their_devices(
 
 def test_no_other_account_of_its_namespace_may_anything() -> None:
     assert allowed(HOME.name, "tandem-post", "system:serviceaccount:runner-system:default") == set()
-
-
-@pytest.mark.parametrize("kind", CLUSTER_KINDS)
-def test_nobody_but_an_admin_uses_its_account(kind: Any) -> None:
-    """Whoever makes a pod, a Job or a token there, or enters its pod, is the runner."""
-    may = allowed(HOME.name, SPACE, kubernetes_group(kind))
-    assert {right for right in may if right[0] not in {"get", "list", "watch"}} == set()
-    assert {resource for _, _, resource in may} & {
-        "pods/exec",
-        "pods/attach",
-        "serviceaccounts/token",
-        "secrets",
-    } == set()
 
 
 def mount_specs(environment: str, folder: Path) -> Path:
@@ -178,16 +164,6 @@ API = [("172.20.0.1", 443), ("10.100.0.1", 443)]
 )
 def test_it_calls_aws_and_the_kubernetes_api_alone(to: tuple[str, int], *, expected: bool) -> None:
     assert reaches(policies(HOME), "runner", to) is expected
-
-
-@pytest.mark.parametrize(
-    ("to", "expected"), [(VPC_ENDPOINT, True), (("100.66.1.1", 443), True), (PEERED, False)]
-)
-def test_in_an_existing_network_it_reaches_every_range_of_it(
-    to: tuple[str, int], *, expected: bool
-) -> None:
-    network = EXISTING.model_copy(update={"secondary_cidrs": ("100.66.0.0/16",)})
-    assert reaches(policies(HOME.model_copy(update={"network": network})), "runner", to) is expected
 
 
 def test_nobody_calls_it_and_another_pod_beside_it_calls_nobody() -> None:

@@ -8,7 +8,6 @@ that the server drops is never owned.
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Iterator
@@ -117,28 +116,3 @@ def test_what_is_written_is_what_the_server_stores(path: Path) -> None:
         losses = dropped(body) if definition(body) else []
         assert incomplete(body) == []
         assert [path for path in losses if (body["kind"], path) not in KEPT] == []
-
-
-def job() -> Object:
-    return copy.deepcopy(
-        next(body for bodies in RENDERED.values() for body in bodies if body["kind"] == "CronJob")
-    )
-
-
-def test_a_field_reference_without_its_version_is_found() -> None:
-    body = job()
-    spec = body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    read = next(
-        variable["valueFrom"]
-        for variable in spec["containers"][0]["env"]
-        if "fieldRef" in variable.get("valueFrom", {})
-    )
-    del read["fieldRef"]["apiVersion"]
-
-    assert incomplete(body) == ["io.k8s.api.core.v1.ObjectFieldSelector.apiVersion"]
-
-
-def test_an_empty_list_is_found() -> None:
-    body = job()
-    body["spec"]["jobTemplate"]["spec"]["template"]["spec"]["imagePullSecrets"] = []
-    assert dropped(body) == ["spec/jobTemplate/spec/template/spec/imagePullSecrets"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from chart_cases import (
@@ -12,31 +11,11 @@ from chart_cases import (
     HOSTED,
     objects,
     of_kind,
-    stages,
-    templates,
 )
 
 from tandem.declarations.variant_key import compute_artifact_key
 
 each_experiment = pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-
-
-def claims(environment: str, experiment: str) -> dict[str, dict[str, Any]]:
-    return of_kind(stages(environment, experiment)["storage"], "PersistentVolumeClaim")
-
-
-@each_experiment
-def test_every_claim_is_mounted_and_every_mounted_claim_is_there(
-    environment: str, experiment: str
-) -> None:
-    used = {
-        volume["persistentVolumeClaim"]["claimName"]
-        for template in templates(stages(environment, experiment)["serve"]).values()
-        for volume in template["spec"]["volumes"]
-        if "persistentVolumeClaim" in volume
-    }
-
-    assert used == set(claims(environment, experiment))
 
 
 @each_experiment

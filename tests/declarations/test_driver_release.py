@@ -30,12 +30,15 @@ def test_without_mirrors_the_chart_is_the_published_one():
     assert build_driver_release(declared, known()).repository == published.repository
 
 
-def test_a_mirror_moves_the_address_of_the_chart():
+def test_a_mirror_moves_the_chart_and_its_images():
     declared = environment("post-us-east-2").model_copy(
         update={"registry_mirrors": mirror(*list_registries())}
     )
 
-    assert MIRROR in build_driver_release(declared, known()).repository
+    release = build_driver_release(declared, known())
+
+    assert MIRROR in release.repository
+    assert MIRROR in release.values.value["draDriver"]["image"]["repository"]
 
 
 def test_an_image_that_no_value_moves_is_refused():
