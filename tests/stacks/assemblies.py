@@ -26,7 +26,6 @@ from tandem.declarations.record import SpecRecord
 ROOT = Path(__file__).parent.parent.parent
 RANGE = "10.8.0.0/16"
 GROUP = "sg-0123456789abcdef0"
-KEY = "arn:aws:kms:us-east-2:111122223333:key/01234567-89ab-cdef-0123-456789abcdef"
 MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com/ecr-public"
 RESERVATION = "cr-0123456789abcdef0"
 

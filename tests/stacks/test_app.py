@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from assemblies import ROOT
@@ -58,22 +57,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_named_environment_alone_is_built(built: Path) -> None:
     assert [path.name for path in built.glob("assembly-*")] == ["assembly-dev-trn2-3xlarge"]
-
-
-def test_cdk_json_has_each_flag_that_the_cli_asks_for(built: Path) -> None:
-    """The CLI warns of a flag that is not set and whose default is not what the CDK recommends, and
-    of a key `aws:`."""
-    artifacts: dict[str, Any] = json.loads((built / "manifest.json").read_text())["artifacts"]
-    (report,) = [
-        artifact for artifact in artifacts.values() if artifact["type"] == "cdk:feature-flag-report"
-    ]
-    needed_names = {
-        name
-        for name, flag in report["properties"]["flags"].items()
-        if flag.get("unconfiguredBehavesLike", {}).get("v2", False) != flag["recommendedValue"]
-    }
-
-    assert set(json.loads((ROOT / "cdk.json").read_text())["context"]) == needed_names
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import aws_cdk as cdk
 import pytest
 from assemblies import GROUP, RANGE, Templates, of_type, places, resources
-from aws_cdk import assertions
-
-from stacks import addons
 
 pytestmark = pytest.mark.cdk
 
@@ -52,12 +48,3 @@ def test_principals_that_differ_by_a_path_have_an_entry_each(stacks: Templates) 
 def test_deletion_is_protected_as_declared(stacks: Templates) -> None:
     (cluster,) = resources(stacks["spot-unprotected-Cluster"], "AWS::EKS::Cluster")
     assert cluster["DeletionProtection"] is False
-
-
-def test_unknown_version_is_left_to_eks() -> None:
-    stack = cdk.Stack(cdk.App(builtin_cloud_formation_validation=False))
-    addons.add_addon(stack, "coredns", cluster_ref="there", versions={"coredns": None})
-    unpinned_values = {"AddonVersion": assertions.Match.absent()}
-    assertions.Template.from_stack(stack).has_resource_properties(
-        "AWS::EKS::Addon", unpinned_values
-    )

@@ -4,44 +4,30 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from assemblies import Templates, environment, resources
-from hosted import ENVIRONMENTS, asking, by_part, drawn, graphs
+from assemblies import Templates, resources
+from hosted import ENVIRONMENTS, drawn, graphs
 from recorded import sends
 
-from tandem.cloudwatch_metrics import CLOUDWATCH_METRICS, GUARD, LAMBDA, PUBLISHERS, SQS
+from tandem.cloudwatch_metrics import PUBLISHERS
 from tandem.metrics import list_published_metrics
 from tandem.monitoring.widget import (
     COLUMNS,
-    Dashboard,
-    GraphMark,
-    GraphWidget,
-    MathExpression,
-    MetricLine,
 )
 
 pytestmark = pytest.mark.cdk
 
-REGION = "us-east-2"
-SPACE = "Tandem/home"
-CLASSES = {"PromptClass": ("json", "open", "all")}
-SEARCH = (
-    f'SEARCH(\'{{"{SPACE}",Variant,PromptClass}} MetricName="ttft_ms" PromptClass="json"\','
-    " 'p50', 300)"
-)
 SEARCHED = re.compile(
     r"SEARCH\('\{\"([^\"]+)\",?([^}]*)\} MetricName=\"([^\"]+)\"((?: \w+=\"[^\"]*\")*)', '(\w+)'"
 )
 EVERY = [(name, part) for name in ENVIRONMENTS for part in drawn(name)]
 EXPERIMENTS = [(name, part) for name, part in EVERY if part not in {"machine", "money"}]
-WINDOWS = tuple(range(1, 65))
 every_dashboard = pytest.mark.parametrize(("name", "part"), EVERY)
 
 Body = dict[str, Any]
-Draw = Callable[[Dashboard], Body]
 
 
 class MetricRead(NamedTuple):
@@ -50,19 +36,6 @@ class MetricRead(NamedTuple):
     namespace: str
     metric: str
     dimensions: frozenset[str]
-
-
-@pytest.fixture(scope="session")
-def draw() -> Draw:
-    """Return the body of a dashboard of our own."""
-    from aws_cdk import App, Stack  # noqa: PLC0415  # seconds, as in conftest.py
-
-    from stacks.dashboards import add_dashboard, read_body  # noqa: PLC0415
-
-    def draw_alone(dashboard: Dashboard) -> Body:
-        return read_body(add_dashboard(Stack(App(), "Alone"), dashboard, REGION))
-
-    return draw_alone
 
 
 def body_of(stacks: Templates, name: str, part: str) -> Body:
@@ -97,81 +70,6 @@ def list_publishers(read: MetricRead) -> list[str]:
     ]
 
 
-def line(**given: Any) -> MetricLine:
-    result: dict[str, Any] = {
-        "metric": "ttft_ms",
-        "namespace": SPACE,
-        "dimensions": (("Variant", "fast"), ("PromptClass", "json")),
-        "statistic": "p50",
-        "label": "fast",
-    }
-    return MetricLine(**result | given)
-
-
-def graph(**given: Any) -> GraphWidget:
-    result: dict[str, Any] = {
-        "title": "TTFT, p50 [ms]",
-        "sentence": "Until the first token.",
-        "unit": "ms",
-        "publisher": "bench",
-        "lines": (line(),),
-        "width": 24,
-        "period_s": 300,
-    }
-    return GraphWidget(**result | given)
-
-
-def draw_graph(
-    draw: Draw, content: GraphWidget, variables: dict[str, tuple[str, ...]] | None = None
-) -> Any:
-    """Return the properties of a graph that is alone in a dashboard."""
-    body = draw(Dashboard(name="alone", widgets=(content,), variables=variables or {}))
-    (box,) = [box for box in body["widgets"] if box["type"] == "metric"]
-    return box["properties"]
-
-
-class TestOneGraph:
-    def test_as_numbers_it_has_one_period_the_whole_range(self, draw: Draw) -> None:
-        properties = draw_graph(draw, graph(view="numbers"))
-
-        assert properties["view"] == "singleValue"
-        assert properties["setPeriodToTimeRange"] is True
-
-    def test_a_hidden_line_is_read_and_not_drawn(self, draw: Draw) -> None:
-        lines = (
-            line(id="a", is_visible=False, label=None),
-            MathExpression(text="a / 60", label="hours", id="b", color="#112233"),
-        )
-
-        expression, source = draw_graph(draw, graph(lines=lines))["metrics"]
-
-        assert expression == [{"expression": "a / 60", "label": "hours", "color": "#112233"}]
-        assert source[-1] == {"stat": "p50", "id": "a", "visible": False}
-
-    def test_levels_and_moments_are_marked(self, draw: Draw) -> None:
-        marks = (
-            GraphMark(label="budget", value=2000.0),
-            GraphMark(label="block ends", moment="2026-12-08T11:30:00Z"),
-        )
-
-        annotations = draw_graph(draw, graph(marks=marks))["annotations"]
-
-        assert [(mark["label"], mark["value"]) for mark in annotations["horizontal"]] == [
-            ("budget", 2000)
-        ]
-        assert [(mark["label"], mark["value"]) for mark in annotations["vertical"]] == [
-            ("block ends", "2026-12-08T11:30:00Z")
-        ]
-
-    def test_a_choice_stands_in_the_lines_and_searches_if_it_varies(self, draw: Draw) -> None:
-        lines = (line(), MathExpression(text=SEARCH, label="", id="every"))
-
-        metric, search = draw_graph(draw, graph(lines=lines), CLASSES)["metrics"]
-
-        assert metric[2:4] == ["PromptClass", "chosen_PromptClass"]
-        assert 'PromptClass="chosen_PromptClass"' in search[0]["expression"]
-
-
 class TestLayout:
     @every_dashboard
     def test_no_committed_dashboard_has_a_hole_or_an_overlap(
@@ -187,46 +85,6 @@ class TestLayout:
 
         assert len(cells) == len(set(cells)) == rows * COLUMNS
         assert set(cells) == {(column, row) for column in range(COLUMNS) for row in range(rows)}
-
-    @every_dashboard
-    def test_every_graph_has_its_unit_and_under_it_sentence_and_publisher(
-        self, stacks: Templates, name: str, part: str
-    ) -> None:
-        """The sentence stands in a text widget under the graph, since CloudWatch has no caption."""
-        boxes = body_of(stacks, name, part)["widgets"]
-        captions = {
-            (box["x"], box["y"]): box["properties"] for box in boxes if box["type"] == "text"
-        }
-        metrics = [box for box in boxes if box["type"] == "metric"]
-
-        for box, content in zip(metrics, graphs(drawn(name)[part]), strict=True):
-            caption = captions[box["x"], box["y"] + box["height"]]["markdown"]
-            assert caption.startswith(content.sentence)
-            assert f"Published by: {content.publisher}." in caption
-            assert box["properties"]["title"].endswith(f"[{content.unit}]")
-            assert box["properties"]["region"] == environment(name).region
-
-    def test_what_is_not_drawn_of_130_variants_is_named(self, draw: Draw) -> None:
-        sweep = {
-            "prefix": "qwen-sd",
-            "mode": "fused",
-            "drafts": ["Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B"],
-        }
-        variants = [{"name": "qwen-vllm", "mode": "none"}, {"name": "qwen-control", "mode": "none"}]
-        scope = asking(
-            "post-us-east-2",
-            "post-drafts-windows",
-            sweep=sweep | {"num_speculative_tokens": WINDOWS},
-            variants=variants,
-        )
-        arms = ["qwen-vllm", "qwen-control"]
-        for draft in ("qwen3-0-6b", "qwen3-1-7b"):
-            arms += [f"qwen-sd-{draft}-k{window}" for window in WINDOWS]
-
-        text = json.dumps(draw(by_part(scope)["post-drafts-windows"])["widgets"])
-
-        assert [arm for arm in arms if arm not in text] == []
-        assert "121 arms that are not drawn" in text
 
 
 class TestPublishing:
@@ -251,17 +109,6 @@ class TestPublishing:
     ) -> None:
         metrics = {read.metric for read in list_reads(body_of(stacks, name, part))}
         assert metrics == {metric.name for metric in list_published_metrics()}
-
-    def test_all_that_is_watched_of_others_is_drawn_somewhere(self, stacks: Templates) -> None:
-        drawn_metrics = set[tuple[str, str]]()
-        for name, part in EVERY:
-            for read in list_reads(body_of(stacks, name, part)):
-                drawn_metrics |= {(publisher, read.metric) for publisher in list_publishers(read)}
-        # alarms compare these, and they are no figure of a run
-        alarm_metrics = {key for key in CLOUDWATCH_METRICS if key[0] in {LAMBDA, SQS}}
-        alarm_metrics |= {(GUARD, "stop_failures"), (GUARD, "excess_nodes")}
-
-        assert drawn_metrics >= CLOUDWATCH_METRICS.keys() - alarm_metrics
 
 
 class TestLimits:

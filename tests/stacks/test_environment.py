@@ -108,12 +108,6 @@ def test_guard_waits_for_no_cluster_so_that_it_outlives_it(assembly: Path) -> No
     assert result["Cluster"]["id"] not in result["Guard"]["dependencies"]
 
 
-def test_templates_spend_no_bytes_on_indentation(assembly: Path) -> None:
-    assert [
-        path.name for path in assembly.glob("*/*.template.json") if path.read_text().count("\n") > 1
-    ] == []
-
-
 def test_the_newest_bootstrap_that_is_asked_for_is_the_one_the_doctor_looks_for(
     assembly: Path,
 ) -> None:

@@ -257,19 +257,6 @@ class TestBudget:
         name = budget["Budget"]["BudgetName"].removeprefix(f"tandem-{HOME}")
         assert names[name] == thresholds
 
-    @pytest.mark.parametrize(
-        "variant", ["spot-unprotected", "on-demand-bounded", "reservation-public"]
-    )
-    def test_every_kind_of_capacity_has_the_same_notifications(
-        self, stacks: Templates, stack: Template, variant: str
-    ) -> None:
-        budgets = [
-            one(template, "AWS::Budgets::Budget")
-            for template in (stacks[f"{variant}-Guard"], stack)
-        ]
-        lists = [budget["NotificationsWithSubscribers"] for budget in budgets]
-        assert lists[0] == lists[1]
-
     def test_without_tags_of_ones_own_it_counts_this_environments_instances_alone(
         self, tmp_path: Path
     ) -> None:

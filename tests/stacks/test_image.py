@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-import aws_cdk as cdk
 import pytest
 import yaml
 from assemblies import (
@@ -18,7 +17,6 @@ from assemblies import (
     resources,
     templates,
 )
-from aws_cdk import aws_s3_assets as assets
 
 from lambdas.build_image.handler import MARGIN_S, MAX_WAIT_S, WAIT_S
 from stacks.image import QUEUE_MINUTES, RESOURCE_TYPE, SERVICE_TIMEOUT_S, render_build_spec
@@ -30,7 +28,6 @@ from tandem.declarations.project_image import (
     LLMPERF,
     LM_EVAL,
     PROJECT_IMAGES,
-    ROOT,
     RUN,
     TOOLS,
     ProjectImage,
@@ -101,39 +98,6 @@ class TestTheSource:
 
     def test_is_what_the_tag_is_a_digest_of(self, staged: list[str], image: ProjectImage) -> None:
         assert tuple(staged) == image.source_files()
-
-    def test_is_what_docker_sees(self, tmp_path: Path, image: ProjectImage) -> None:
-        """By the CDK's own reading of an ignore file in Docker's way."""
-        context = tmp_path / "context"
-        strangers = (
-            "README.md",
-            "tandem/cli/program.py",
-            "tandem/declarations/data/x.txt",
-            "tandem/ops/destroy/stacks.py",
-            "tandem/artifacts/__pycache__/log.pyc",
-        )
-        for file in (*image.source_files(), *strangers):
-            (context / file).parent.mkdir(parents=True, exist_ok=True)
-            (context / file).write_text("")
-        lines = (ROOT / image.allow_list).read_text().splitlines()
-        app = cdk.App(outdir=str(tmp_path / "out"), analytics_reporting=False)
-
-        assets.Asset(
-            cdk.Stack(app, "S"),
-            "A",
-            path=str(context),
-            ignore_mode=cdk.IgnoreMode.DOCKER,
-            exclude=[line for line in lines if line and not line.startswith("#")],
-        )
-
-        (folder,) = (tmp_path / "out").glob("asset.*")
-        seen = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-        assert seen == set(image.source_files())
-
-
-def test_build_runs_in_the_private_subnets_where_that_is_declared(stacks: Templates) -> None:
-    project = one(stacks["efa-nat-per-zone-ImageTools"], "AWS::CodeBuild::Project")
-    assert len(project["VpcConfig"]["Subnets"]) == 2
 
 
 def test_build_in_the_vpc_admits_nobody(stacks: Templates) -> None:

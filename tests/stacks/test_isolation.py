@@ -12,9 +12,7 @@ from assemblies import (
     Synth,
     Templates,
     changed,
-    environment,
     hosted,
-    templates,
     texts,
     variants,
 )
@@ -74,18 +72,6 @@ def test_a_zone_for_the_next_block_touches_no_cluster_and_no_system_node(
     assert differing(two_zones, alone) == {*FLEET_AND_ITS_READERS, "capacity-block-Network"}
 
 
-def test_a_third_zone_only_adds_to_the_network(two_zones: Path, alone: Path) -> None:
-    before = templates(two_zones)["capacity-block-Network"]["Resources"]
-    after = templates(alone)["capacity-block-Network"]["Resources"]
-
-    (gateway,) = {name for name in before if before[name] != after.get(name)}
-
-    # the endpoint of S3, which gets one more route table
-    assert before[gateway]["Type"] == "AWS::EC2::VPCEndpoint"
-    tables = before[gateway]["Properties"]["RouteTableIds"]
-    assert after[gateway]["Properties"]["RouteTableIds"][: len(tables)] == tables
-
-
 def test_an_experiment_changes_its_own_two_templates_and_the_builds_it_needs(
     synth: Synth, alone: Path
 ) -> None:
@@ -96,27 +82,6 @@ def test_an_experiment_changes_its_own_two_templates_and_the_builds_it_needs(
     then = synth(changed(place, experiments=("single",)), experiments=[single])
     assert differing(alone, then) == {
         f"capacity-block-{kind}" for kind in ("Workloads", "Observability", "ImageLlmperf")
-    }
-
-
-def test_a_mirror_changes_what_pulls_images_only(synth: Synth, alone: Path) -> None:
-    mirrored_environment = changed(
-        variants()["capacity-block"], registry_mirrors={"public.ecr.aws": "mirror.acme.dev/public"}
-    )
-    pulling = ("Workloads", "ImageTools", "ImageRun", "ImageLlmperf")
-    assert differing(alone, synth(mirrored_environment)) == {
-        f"capacity-block-{kind}" for kind in pulling
-    }
-
-
-def test_handing_delivery_to_gitops_leaves_the_cluster_as_it_is(synth: Synth, alone: Path) -> None:
-    synced_environment = changed(
-        variants()["capacity-block"], delivery=environment("native-us-east-2").delivery
-    )
-    # Network loses the endpoint by which the handler's framework calls it
-    assert differing(alone, synth(synced_environment)) == {
-        "capacity-block-Workloads",
-        "capacity-block-Network",
     }
 
 

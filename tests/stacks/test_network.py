@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from ipaddress import IPv4Network
 from itertools import combinations
-from pathlib import Path
 
 import pytest
-from assemblies import KEY, Template, Templates, changed, environment, resources, synth_alone
+from assemblies import Template, Templates, changed, environment, resources
 
-from stacks.network import NetworkStack, SubnetUse, compute_subnet_range
+from stacks.network import SubnetUse, compute_subnet_range
 from tandem.declarations.interface_endpoints import list_endpoint_services
 from tandem.declarations.network_settings import NewNetwork
 from tandem.ops.people.rights import RUNNER_RIGHTS
@@ -95,15 +94,6 @@ def test_only_a_declared_secret_has_an_endpoint(secret: str | None, *, reached: 
         environment("post-us-east-2"), network={"nat": "none"}, hub={"token_secret": secret}
     )
     assert ("secretsmanager" in list_endpoint_services(closed_environment)) is reached
-
-
-@pytest.mark.parametrize("key", [KEY, None], ids=["declared", "none"])
-def test_flow_logs_have_the_declared_key(tmp_path: Path, key: str | None) -> None:
-    place = changed(environment("post-us-east-2"), log_kms_key_arn=key)
-    template = synth_alone(place, tmp_path, NetworkStack, environment=place, network=place.network)
-    (flow_log,) = resources(template, "AWS::EC2::FlowLog")
-    group = template["Resources"][flow_log["LogGroupName"]["Ref"]]
-    assert group["Properties"].get("KmsKeyId") == key
 
 
 @pytest.mark.parametrize("cidr", ["10.42.0.0/16", "10.0.0.0/20"])

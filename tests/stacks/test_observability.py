@@ -50,16 +50,6 @@ def test_percentile_is_an_extended_statistic(tmp_path: Path) -> None:
     assert (alarm["ExtendedStatistic"], alarm.get("Statistic")) == ("p50", None)
 
 
-def test_without_container_insights_dashboards_and_alarms_stay(tmp_path: Path) -> None:
-    place = changed(environment(HOME), observability={"container_insights": False})
-    template = alone(place, tmp_path, hosted(place))
-    assert {resource["Type"] for resource in template["Resources"].values()} == {
-        ALARM,
-        "AWS::CloudWatch::CompositeAlarm",
-        "AWS::CloudWatch::Dashboard",
-    }
-
-
 class TestLimits:
     def test_a_hundred_variants_fit_a_template(self, tmp_path: Path) -> None:
         place = changed(environment("native-us-east-2"), experiments=("e" * 50,))

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from assemblies import (
     ROOT,
     Synth,
     Templates,
-    changed,
     environment,
     list_actions,
     of_type,
@@ -26,7 +24,6 @@ from assemblies import (
 from declared_environments import read_environments
 from wildcards import list_statements
 
-from tandem.declarations.environment import Environment
 from tandem.declarations.names import OWNER_TAG
 
 pytestmark = pytest.mark.cdk
@@ -59,9 +56,6 @@ def is_linted(name: str, template: str) -> bool:
 
 # of these in make test; make proof lints the others
 LINTED = ("post-us-east-2", "dev-trn2-3xlarge")
-
-# beside the committed environments, in both regions that were read
-SHAPES = ("block-in-third-zone", "no-nat-with-mirrors", "existing-vpc")
 
 FLEET_LEFT_OUT = "Annotation::tandem:reservation-given"  # what the CDK reports of our own warning
 
@@ -197,65 +191,6 @@ def test_cfn_lint_finds_nothing_in_the_environments_region(assembly: Path, name:
     files = [path for path in templates_of_one(assembly, name) if is_linted(name, path.name)]
     assert files
     assert lint(files, place.region) == {str(path): [] for path in files}
-
-
-def move(place: Environment, region: str) -> Environment:
-    """Return an environment in a region, its zones, keys and mirrors too."""
-    old_prefix = place.capacity.zone.partition("-")[0]
-    new_prefix = {"us-east-2": "use2", "ap-southeast-4": "apse4"}[region]
-    text = place.model_dump_json()
-    text = text.replace(place.region, region).replace(f'"{old_prefix}-', f'"{new_prefix}-')
-    return Environment.model_validate_json(text)
-
-
-def list_shapes() -> dict[str, Environment]:
-    """Return what an operator may declare: an example, or another network."""
-    post = environment("post-us-east-2")
-    network = {"zones": ("use2-az1", "use2-az2", "use2-az3"), "nat_zone": "use2-az2"}
-    return {
-        **{name: environment(name) for name in COMMITTED},
-        "block-in-third-zone": changed(post, network=network, capacity={"zone": "use2-az3"}),
-        "no-nat-with-mirrors": variants()["closed"],
-        "existing-vpc": read_environments()["customer-keys"],
-    }
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("region", ["us-east-2", "ap-southeast-4"])
-@pytest.mark.parametrize("shape", [*COMMITTED, *SHAPES])
-def test_cfn_lint_finds_nothing_in_two_regions(synth: Synth, shape: str, region: str) -> None:
-    place = move(list_shapes()[shape], region)
-    files = templates_of_one(synth(place), place.name)
-    assert files
-    assert lint(files, region) == {str(path): [] for path in files}
-
-
-def written(found: object, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the path of every property that is said; a reference is a value as a text is, and so
-    are variables."""
-    if path[-1:] == ("Variables",):
-        yield path
-    elif isinstance(found, list):
-        for item in found:
-            yield from written(item, path)
-    elif isinstance(found, dict) and not (
-        len(found) == 1 and next(iter(found)).startswith(("Ref", "Fn::"))
-    ):
-        for key, value in found.items():
-            yield from written(value, (*path, key))
-    else:
-        yield path
-
-
-def test_every_property_of_every_variant_is_linted_somewhere(stacks: Templates) -> None:
-    result: dict[bool, set[tuple[str, ...]]] = {True: set(), False: set()}
-    for name, template in stacks.items():
-        place, _, kind = name.rpartition("-")
-        linted_here = is_linted(place, kind)
-        for resource in template["Resources"].values():
-            result[linted_here].update(written(resource.get("Properties", {}), (resource["Type"],)))
-
-    assert result[False] - result[True] == set()
 
 
 def test_no_allowed_action_is_a_wildcard(stacks: Templates) -> None:

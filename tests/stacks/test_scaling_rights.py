@@ -90,18 +90,20 @@ def is_denied(call: Any, **request: Any) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("node_group", "denied"), [(names.node_group_name(PLACE), False), ("other", True)]
+    ("node_group", "refusal"), [(names.node_group_name(PLACE), False), ("other", True)]
 )
 def test_a_function_holds_the_auto_scaling_group_of_its_node_group_alone(
-    account: AwsEndpoint, node_group: str, denied: bool
+    account: AwsEndpoint, node_group: str, refusal: bool
 ) -> None:
     scaling = function(account, "autoscaling")
     name = scaling_group(account, node_group)
     assert (
         is_denied(scaling.suspend_processes, AutoScalingGroupName=name, ScalingProcesses=["Launch"])
-        == denied
+        == refusal
     )
-    assert is_denied(scaling.update_auto_scaling_group, AutoScalingGroupName=name, **ZERO) == denied
+    assert (
+        is_denied(scaling.update_auto_scaling_group, AutoScalingGroupName=name, **ZERO) == refusal
+    )
     assert is_denied(scaling.resume_processes, AutoScalingGroupName=name)
 
 
@@ -124,7 +126,7 @@ def test_a_function_lists_what_a_pass_reads(account: AwsEndpoint) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "denied"),
+    ("key", "refusal"),
     [
         (object_prefix(PLACE) + FENCE_KEY, False),
         (object_prefix(PLACE) + "lease.json", True),
@@ -132,21 +134,21 @@ def test_a_function_lists_what_a_pass_reads(account: AwsEndpoint) -> None:
     ],
 )
 def test_a_function_fences_below_its_prefix_and_writes_no_lease(
-    account: AwsEndpoint, key: str, denied: bool
+    account: AwsEndpoint, key: str, refusal: bool
 ) -> None:
     assert (
         is_denied(function(account, "s3").put_object, Bucket="theirs", Key=key, Body=b"{}")
-        == denied
+        == refusal
     )
 
 
 @pytest.mark.parametrize(
-    ("kind", "denied"), [("viewer", True), ("engineer", True), ("operator", False)]
+    ("kind", "refusal"), [("viewer", True), ("engineer", True), ("operator", False)]
 )
 def test_an_operator_alone_resumes_launches_and_of_this_node_group_alone(
-    account: AwsEndpoint, kind: PeopleKind, denied: bool
+    account: AwsEndpoint, kind: PeopleKind, refusal: bool
 ) -> None:
     somebody = person(account, kind)
     own, result = (scaling_group(account, name) for name in (names.node_group_name(PLACE), "other"))
-    assert is_denied(somebody.resume_processes, AutoScalingGroupName=own) == denied
+    assert is_denied(somebody.resume_processes, AutoScalingGroupName=own) == refusal
     assert is_denied(somebody.resume_processes, AutoScalingGroupName=result)

@@ -16,7 +16,6 @@ from assemblies import (
     environment,
     hosted,
     inputs,
-    one,
     resources,
     wide_experiment,
 )
@@ -29,13 +28,11 @@ from charts.runner import build_runner_charts
 from charts.tree import render_files
 from stacks.kubectl import SETTINGS
 from stacks.workloads import split_chart
-from tandem.declarations.driver_release import build_driver_release
 from tandem.rules.speculation import MAX_CDK_VARIANTS
 
 pytestmark = pytest.mark.cdk
 
 MANIFEST = "Custom::AWSCDK-EKS-KubernetesResource"
-HELM = "Custom::AWSCDK-EKS-HelmChart"
 # CloudFormation sends a custom resource's properties, the old ones too at an update, in one
 # asynchronous Lambda invocation, 256 KiB at most (Lambda developer guide, quotas, 2024)
 MOST_BYTES = 256 * 1024
@@ -111,14 +108,6 @@ def test_both_doors_hold_the_same_objects_but_for_the_prune_label(workloads: Tem
     assert mine == rendered()
 
 
-def test_an_object_that_is_no_longer_rendered_is_pruned(workloads: Template) -> None:
-    for resource in resources(workloads, MANIFEST):
-        labels = [
-            list(document["metadata"]["labels"]) for document in json.loads(resource["Manifest"])
-        ]
-        assert all(resource["PruneLabel"] in label for label in labels)
-
-
 def list_prunable_kinds() -> set[str]:
     """Return `group/version/kind` of what kubectl's settings in the handler's layer let it
     prune."""
@@ -181,11 +170,6 @@ def associations(template: Template, namespace: str) -> set[str]:
         if resource["Type"] == "AWS::EKS::PodIdentityAssociation"
         and resource["Properties"]["Namespace"] == namespace
     }
-
-
-def test_the_driver_has_the_values_that_gitops_has(workloads: Template) -> None:
-    values = build_driver_release(environment("post-us-east-2"), inputs().catalogue).values.value
-    assert json.loads(one(workloads, HELM)["Values"]) == values
 
 
 def list_pieces(variants: int) -> dict[str, list[Any]]:
