@@ -23,7 +23,6 @@ from tandem.cloudwatch_metrics import (
 )
 from tandem.declarations.environment import Environment
 from tandem.monitoring.agent import (
-    NAMESPACE,
     SCRAPER,
     build_addon_configuration,
     build_node_pattern,
@@ -96,25 +95,6 @@ def test_container_insights_is_on_and_everything_else_off(values: dict[str, Any]
         "neuronMonitor",
         "dcgmExporter",
     } <= enabled_by_name.keys()
-
-
-def test_one_pod_reads_the_servers_and_stays_on_the_system_nodes(scraper: dict[str, Any]) -> None:
-    assert (scraper["mode"], scraper["replicas"], scraper["tolerations"]) == ("deployment", 1, [])
-
-
-def test_the_reader_is_a_pod_that_a_network_policy_can_admit(scraper: dict[str, Any]) -> None:
-    policies = (ROOT / "manifests").rglob("base/*.yaml")
-    admitted_values = [
-        source["namespaceSelector"]["matchExpressions"][0]["values"]
-        for file in policies
-        for body in bodies(file)
-        if body["kind"] == "NetworkPolicy" and body["metadata"]["name"] == "allow-metrics"
-        for source in body["spec"]["ingress"][0]["from"]
-    ]
-
-    assert scraper["hostNetwork"] is False
-    assert admitted_values
-    assert all(namespaces == [NAMESPACE] for namespaces in admitted_values)
 
 
 @pytest.mark.parametrize("page", pages().values(), ids=list(pages()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hosted import ENVIRONMENTS, asking, by_part, drawn, graphs
+from hosted import ENVIRONMENTS, asking, by_part, drawn, graphs, words
 
 from tandem.cloudwatch_metrics import CLOUDWATCH_METRICS
 from tandem.metrics import CATALOGUE
@@ -63,6 +63,10 @@ def test_one_graph_of_130_variants_finds_those_that_have_no_line() -> None:
     (line,) = result.lines
     assert isinstance(line, MathExpression)
     assert "Variant=" not in line.text
+
+
+def test_arms_that_are_not_drawn_are_counted() -> None:
+    assert "121 arms that are not drawn" in words(enormous()["post-drafts-windows"])
 
 
 def test_a_text_is_as_high_as_what_it_says() -> None:

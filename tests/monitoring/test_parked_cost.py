@@ -63,16 +63,6 @@ def test_what_has_no_price_is_named_and_left_out_of_the_sum() -> None:
     assert cost.usd == pytest.approx(sum(known_usd.values()))
 
 
-def test_a_region_without_prices_knows_only_what_was_read_elsewhere() -> None:
-    scope = watched(DEV)
-    place = scope.environment.model_copy(update={"region": "sa-east-1"})
-    cost = parked(replace(scope, environment=place))
-
-    assert list_unpriced(cost.parts) == ("EKS", "nodes", "NAT")
-    known_names = {part.name for part in cost.parts if part.usd is not None}
-    assert known_names == {"its logs", "key of its secrets", "images of ours", "watching"}
-
-
 def test_a_price_that_was_read_in_another_region_says_so() -> None:
     cost = parked(watched(DEV))
 

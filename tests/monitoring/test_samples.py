@@ -12,7 +12,6 @@ from tandem.cloudwatch_metrics import (
     BENCH,
     CLOUDWATCH_METRICS,
     CONTAINER_INSIGHTS,
-    PUBLISHERS,
     VLLM_SCRAPE,
     cloudwatch_unit,
     format_namespace,
@@ -36,12 +35,6 @@ def test_a_watched_metric_has_the_unit_of_the_recording(publisher: str, name: st
     assert units <= {cloudwatch_unit(CLOUDWATCH_METRICS[publisher, name])}
 
 
-@pytest.mark.parametrize("publisher", PUBLISHERS)
-def test_a_publisher_without_a_recording_has_no_metric_to_draw(publisher: str) -> None:
-    drawable = [name for by, name in CLOUDWATCH_METRICS if by == publisher]
-    assert not drawable or sent(publisher)
-
-
 @pytest.mark.parametrize("publisher", [CONTAINER_INSIGHTS, VLLM_SCRAPE])
 def test_a_recorded_event_is_of_the_publishers_namespace(publisher: str) -> None:
     blocks = [
@@ -52,20 +45,6 @@ def test_a_recorded_event_is_of_the_publishers_namespace(publisher: str) -> None
     assert {block["Namespace"] for block in blocks} == {
         format_namespace(publisher, "home", "tandem-home")
     }
-
-
-@pytest.mark.parametrize(
-    "event", sample(CONTAINER_INSIGHTS)["events"], ids=lambda event: str(event["Type"])
-)
-def test_a_recorded_event_holds_the_values_and_dimensions_that_it_declares(
-    event: dict[str, object],
-) -> None:
-    blocks = event.get("CloudWatchMetrics", [])
-    assert isinstance(blocks, list)
-    declared_names = {metric["Name"] for block in blocks for metric in block["Metrics"]}
-    dimensions = {name for block in blocks for names in block["Dimensions"] for name in names}
-
-    assert declared_names | dimensions <= event.keys()
 
 
 def test_what_the_agent_cannot_send_of_a_page_is_not_watched() -> None:

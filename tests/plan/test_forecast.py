@@ -55,11 +55,6 @@ def test_a_draft_that_costs_too_much_has_no_break_even():
     assert forecast(share=DraftShare(1.2, 1.0, 1.3, "assumed"))[0].break_even is None
 
 
-def test_more_acceptance_is_never_slower():
-    speed_ups = [forecast(acceptance=step / 20)[0].speed_up for step in range(21)]
-    assert speed_ups == sorted(speed_ups)
-
-
 def test_a_larger_batch_makes_a_draft_forward_a_smaller_share():
     alone, many = forecast(loads=(1, 16))
     assert many.speed_up > alone.speed_up

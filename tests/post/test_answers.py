@@ -553,12 +553,6 @@ def test_variants_of_other_windows_answer_the_best_one(times_ms, word):
     assert answer("C10", seen=windows(times_ms)).answer == word
 
 
-def test_a_prompt_of_two_loads_is_no_two_prompts():
-    times_ms = {7: 800, 5: 1000, 15: 1200}
-    once, twice = (answer("C10", seen=windows(times_ms, loads)).why for loads in ((1,), (1, 2)))
-    assert once == twice
-
-
 @pytest.mark.parametrize(
     ("small_ms", "accepted", "word"),
     [

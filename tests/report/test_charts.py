@@ -4,7 +4,6 @@ specification, not drawn."""
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import re
 from html import unescape
@@ -18,7 +17,7 @@ import pytest
 
 from tandem.bench.figures.request_table import RequestTable, read_request_table
 from tandem.bench.plan.schedule import LoadLevel
-from tandem.judge.schema import BottleneckRound, RunControls, TokenCost, Verdict
+from tandem.judge.schema import TokenCost, Verdict
 from tandem.report import acceptance, appendix, distributions, output, speed_up, time_series
 from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, ReportSection, compose_slide
 
@@ -91,16 +90,6 @@ def test_a_chart_says_why_faster_is_not_green(verdict):
     )
 
 
-def test_other_metrics_have_the_same_rows_in_the_same_order(verdict):
-    first, *others = speed_up.build_forest_charts(verdict, verdict.headlines[0], 0)
-
-    def names(chart: ReportChart) -> list[str]:
-        return [row["row"] for row in rows(chart, NARROW_PX)]
-
-    assert len(others) == 3
-    assert all(names(second) == names(first) for second in others)
-
-
 def test_of_thousands_of_classes_the_extremes_are_drawn(
     verdict,
 ):
@@ -124,37 +113,6 @@ def test_a_box_has_the_quantiles_of_its_requests(seen, verdict):
     assert [box[name] for name in ("p5", "p25", "p50", "p75", "p95")] == pytest.approx(
         expected.tolist()
     )
-
-
-def test_a_marked_round_is_in_no_chart(seen, verdict):
-    marks = RunControls(
-        marked=(BottleneckRound(round=1, sentence="the client was the bottleneck"),)
-    )
-    section = distributions.build_distribution_section(
-        msgspec.structs.replace(verdict, controls=marks), seen
-    )
-    ticks = charts(section)["spread-e2e-ms"].spec(FULL_PX)["layer"][2]["data"]["values"]
-    assert len(ticks) == 5 * 2 * 4 * 3  # classes, arms, prompts, the rounds that are left
-
-
-def test_a_control_round_is_in_no_chart(seen, verdict):
-    control = ~seen.arm_mask(seen.variants[0]) & (seen.round == 1)
-    apart = dataclasses.replace(seen, round=np.where(control, 9, seen.round))
-    ticks = charts(distributions.build_distribution_section(verdict, apart))["spread-e2e-ms"].spec(
-        FULL_PX
-    )["layer"][2]["data"]["values"]
-    # classes; three rounds of the baseline, four of the variant; prompts
-    assert len(ticks) == 5 * (3 + 4) * 4
-
-
-def test_the_posts_figures_have_four_series(measured):
-    points = charts(time_series.build_time_series_section(example.verdict(measured), measured))
-    series = {row["series"] for row in rows(points["over-time-e2e-ms"])}
-    assert len(points) == 5
-    assert series == {
-        f"{prompt}, {arm}"
-        for prompt, arm in itertools.product(("repeat", "open"), ("qwen-vllm", "qwen-sd-vllm"))
-    }
 
 
 def test_a_point_over_time_is_the_median_of_its_window(measured):
@@ -216,14 +174,6 @@ def test_acceptance_is_drawn_of_speculating_arms_alone(verdict):
     section = acceptance.build_acceptance_section(verdict)
     assert {row["arm"] for row in rows(charts(section)["acceptance-length"])} == {example.VARIANT}
     assert "the baseline does not speculate" in said(section)
-
-
-def test_acceptance_of_unnamed_arms_draws_nothing(verdict):
-    changed_verdict = msgspec.structs.replace(verdict, baseline="other", variants=())
-    assert (
-        rows(charts(acceptance.build_acceptance_section(changed_verdict))["acceptance-length"])
-        == []
-    )
 
 
 def test_identical_shares_stand_beside_their_yardstick(verdict):

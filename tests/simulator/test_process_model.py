@@ -10,7 +10,7 @@ import pytest
 from virtual_engine import run_engine
 from virtual_time import TimedRequest, run_timed
 
-from tandem.simulator.engine import BLOCK_STEPS, draw_step_tokens
+from tandem.simulator.engine import BLOCK_STEPS
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 
@@ -142,22 +142,3 @@ def test_many_steps_at_once_are_the_steps_one_by_one(jitter, concurrency):
     assert [list(job.tokens) for job in at_once] == [list(job.tokens) for job in requests]
     for first, second in zip(times(at_once), times(requests), strict=True):
         assert first == pytest.approx(second)
-
-
-@pytest.mark.parametrize(
-    ("law", "acceptance", "window", "tokens"),
-    [
-        # an acceptance length of 3.224, from published rates by position
-        ("vllm", 0.858, 3, 3.226),
-        ("nxdi", 0.9, 7, 5.217),
-        ("nxdi", 0.58, 7, 2.328),  # what a step must commit to break even at 2.33 times its cost
-        ("nxdi", 1.0, 7, 7.0),
-        ("vllm", 1.0, 7, 8.0),
-        ("vllm", 0.0, 7, 1.0),
-        ("none", 0.9, 0, 1.0),
-    ],
-)
-def test_what_is_drawn_has_the_mean_of_the_closed_formula(law, acceptance, window, tokens):
-    tokens_ = draw_step_tokens(np.random.default_rng(2), law, acceptance, window, 40_000)
-    error = tokens_.std() / len(tokens_) ** 0.5
-    assert tokens_.mean() == pytest.approx(tokens, abs=5 * error + 0.001)

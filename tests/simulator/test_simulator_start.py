@@ -144,27 +144,6 @@ def server_and_log(tmp_path: Path) -> Iterator[tuple[SimulatorThread, Path]]:
         yield running, path
 
 
-def test_a_line_has_the_fields_that_others_rely_on(server_and_log):
-    simulator, path = server_and_log
-    ask(simulator.url, CHAT, chat(max_tokens=5), {"X-Request-Id": "mine"})
-    assert until(lambda: path.read_bytes().count(b"\n") == 2)
-    line = json.loads(path.read_text().splitlines()[1])
-
-    output = (
-        "class",
-        "accepted_s",
-        "bursts",
-        "prompt_tokens",
-        "completion_tokens",
-        "finish_reason",
-        "fault",
-        "stop",
-    )
-    assert set(output) <= line.keys()
-    assert line["request_id"] == "mine"
-    assert line["bursts"][0][0] >= line["accepted_s"]
-
-
 def test_whoever_is_served_when_it_ends_is_cut_and_logged(server_and_log):
     simulator, path = server_and_log
     answers: list[Answered] = []

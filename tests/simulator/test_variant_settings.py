@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from committed import ROOT, experiment
+from committed import experiment
 
 from tandem.bench.suites.content import check_content
 from tandem.bench.suites.suite import BUILT_IN, load_suite
@@ -16,7 +16,7 @@ from tandem.declarations.faults import SpecError
 from tandem.simulator.generation_request import read_generation_request
 from tandem.simulator.response_plan import classify_prompt, plan_response
 from tandem.simulator.settings import SimulatorSettings
-from tandem.simulator.variant_settings import build_variant_settings, read_calibration
+from tandem.simulator.variant_settings import build_variant_settings
 
 SKETCHES = dict(list_sketches())
 
@@ -53,17 +53,6 @@ def test_law_window_and_counters_are_those_of_runtime_and_variant(
     assert result == (law, window, runtime, counters)
 
 
-def test_what_the_spec_says_is_taken_over():
-    declaration = experiment("post")
-    knobs = of("post")["qwen-sd-vllm"]
-    assert knobs.model == declaration.target
-    assert (knobs.max_num_seqs, knobs.max_model_len) == (
-        declaration.serving.max_num_seqs,
-        declaration.serving.max_model_len,
-    )
-    assert knobs.version == load_catalogue().runtimes["nxdi-v0"].versions.vllm.value
-
-
 def test_the_posts_figures_come_out_as_it_prints_them():
     """45 ms plain, and 15 ms where everything is accepted: 7 tokens in a step of 45 ms and 7
     drafts."""
@@ -78,18 +67,6 @@ def test_the_posts_figures_come_out_as_it_prints_them():
 def test_qwen3_thinks_by_default_and_llama_does_not():
     assert [knobs.thinking for knobs in of("post").values()] == [True, True]
     assert {knobs.thinking for knobs in of("llama-eagle3").values()} == {False}
-
-
-def test_no_source_is_listed_that_no_figure_names():
-    content = (ROOT / "tandem/simulator/data/calibration.yaml").read_text()
-    assert [key for key in read_calibration().sources if f"source: {key}}}" not in content] == []
-
-
-def test_every_class_with_a_figure_is_one_of_a_suite():
-    classes = {name for suite in BUILT_IN for name in load_suite(suite).classes} | {"default"}
-    assert {
-        name for chances in read_calibration().acceptance.values() for name in chances
-    } <= classes
 
 
 def test_rejects_a_model_without_figures_and_names_the_file():
