@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from committed import environment, experiment, known
 
-from tandem.declarations.artifact_key import DIGEST_CHARACTERS, ArtifactKey, compare_key_fields
+from tandem.declarations.artifact_key import ArtifactKey, compare_key_fields
 from tandem.declarations.catalogue import Catalogue
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.figure import DataFigure, FigureSource
@@ -176,20 +176,10 @@ def test_a_mirror_changes_what_is_pulled_and_not_the_key() -> None:
     assert use.reference == f"{key().image_repository}:{key().image_tag}"
 
 
-def test_the_readable_name_ends_with_the_digest() -> None:
-    assert key().name == f"qwen3-32b-fused-qwen3-1-7b-k7-tp32-lnc2-b4-s1024-{key().digest}"
-    assert len(key().digest) == DIGEST_CHARACTERS
-    assert key().prefix == f"artifacts/{key().name}"
-
-
 def test_a_mismatch_names_the_field_or_the_entry_inside_it() -> None:
     other_key = key(catalogue=spelling(constant_neuron_config={}))
     assert differences(key(), key(num_speculative_tokens=15)) == {"num_speculative_tokens": (7, 15)}
     assert differences(key(), other_key) == {"neuron_config.save_sharded_checkpoint": (True, None)}
-
-
-def test_a_key_survives_its_plain_fields() -> None:
-    assert ArtifactKey.from_fields(key().as_fields()).digest == key().digest
 
 
 def test_missing_or_unknown_field_is_refused_by_name() -> None:

@@ -14,7 +14,6 @@ from tandem.declarations.project_image import (
     RUN,
     TOOLS,
     has_llmperf,
-    registry_host,
 )
 
 
@@ -104,11 +103,6 @@ def test_pod_pulls_a_tag_from_the_accounts_registry() -> None:
     assert set(TOOLS.tag()) <= set("0123456789abcdef")
     assert TOOLS.reference(place) == f"{host}/{repository_name(place)}:{TOOLS.tag()}"
     assert TOOLS.reference(environment_) == TOOLS.reference(place)
-
-
-def test_a_region_in_china_has_chinas_suffix() -> None:
-    place = environment("post-us-east-2").model_copy(update={"region": "cn-north-1"})
-    assert registry_host(place) == "111122223333.dkr.ecr.cn-north-1.amazonaws.com.cn"
 
 
 @pytest.mark.parametrize(

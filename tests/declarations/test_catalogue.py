@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 import yaml
 from committed import known
 
 from tandem.declarations.catalogue import DATA, load_catalogue
-from tandem.declarations.environment import CapacitySettings, SystemNodeSettings
+from tandem.declarations.environment import CapacitySettings
 from tandem.declarations.experiment import Mode, TuningSettings
 from tandem.declarations.faults import SpecError
 from tandem.declarations.model import ModelConfig
@@ -21,22 +20,6 @@ from tandem.declarations.platform import InstanceType
 from tandem.declarations.runtime import Runtime
 
 FILES = sorted(path.relative_to(DATA).as_posix() for path in DATA.rglob("*.yaml"))
-
-
-def records() -> Iterator[tuple[str, Any]]:
-    """Yield every record of the catalogue that lists sources."""
-    yield from known().models.items()
-    yield from known().runtimes.items()
-    for name in ("instances", "offerings", "kubernetes", "dra_chart", "digests"):
-        yield name, getattr(known(), name)
-
-
-RECORDS = dict(records())
-SOURCES = {
-    f"{name} {key}": source
-    for name, record in RECORDS.items()
-    for key, source in record.sources.items()
-}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -48,14 +31,6 @@ def test_a_file_lists_no_source_that_no_figure_cites(name: str) -> None:
         for key in data["sources"]
         if not re.search(rf"source: \"?{re.escape(str(key))}\"?\b", text)
     ] == []
-
-
-def test_every_source_names_a_place() -> None:
-    assert {
-        key: source.where
-        for key, source in SOURCES.items()
-        if len(source.where) <= len("no source")
-    } == {}
 
 
 @pytest.mark.parametrize("runtime", known().runtimes.values(), ids=lambda runtime: runtime.name)
@@ -116,30 +91,6 @@ def test_an_accelerator_type_has_its_figures_and_is_offered(kind: str) -> None:
         instance.devices.value or 0
     )
     assert known().offerings.offerings[kind]
-
-
-@pytest.mark.parametrize(
-    "kind", get_args(SystemNodeSettings.model_fields["instance_type"].annotation)
-)
-def test_system_nodes_can_be_had_wherever_accelerators_can(kind: str) -> None:
-    offerings = known().offerings.offerings
-    regions = {
-        region for name, table in offerings.items() if name.startswith("trn2") for region in table
-    }
-    assert regions <= set(offerings[kind])
-
-
-@pytest.mark.parametrize("kind", known().offerings.offerings)
-def test_an_offering_names_zones_of_its_region(kind: str) -> None:
-    zones = known().offerings.zones
-    for region, figure in known().offerings.offerings[kind].items():
-        assert set(figure.value) <= set(zones[region].value)
-
-
-def test_the_default_kubernetes_minor_is_known_and_above_the_floor() -> None:
-    kubernetes = known().kubernetes
-    assert kubernetes.default.value in kubernetes.minors
-    assert float(kubernetes.default.value) >= float(kubernetes.floor.value)
 
 
 def test_a_node_image_of_the_default_minor_starts_every_runtime() -> None:

@@ -25,17 +25,17 @@ def list_registries() -> list[str]:
 
 def test_without_mirrors_the_chart_is_the_published_one():
     published = known().dra_chart
-    declared = environment("post-us-east-2")
+    place = environment("post-us-east-2")
 
-    assert build_driver_release(declared, known()).repository == published.repository
+    assert build_driver_release(place, known()).repository == published.repository
 
 
 def test_a_mirror_moves_the_chart_and_its_images():
-    declared = environment("post-us-east-2").model_copy(
+    place = environment("post-us-east-2").model_copy(
         update={"registry_mirrors": mirror(*list_registries())}
     )
 
-    release = build_driver_release(declared, known())
+    release = build_driver_release(place, known())
 
     assert MIRROR in release.repository
     assert MIRROR in release.values.value["draDriver"]["image"]["repository"]
@@ -47,9 +47,9 @@ def test_an_image_that_no_value_moves_is_refused():
     fixed = [image.model_copy(update={"repository_value": None}) for image in chart.images.value]
     images = chart.images.model_copy(update={"value": tuple(fixed)})
     catalogue = replace(catalogue, dra_chart=chart.model_copy(update={"images": images}))
-    declared = environment("post-us-east-2").model_copy(
+    place = environment("post-us-east-2").model_copy(
         update={"registry_mirrors": mirror(*list_registries())}
     )
 
     with pytest.raises(ValueError, match="no value that moves"):
-        build_driver_release(declared, catalogue)
+        build_driver_release(place, catalogue)

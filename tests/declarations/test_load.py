@@ -125,21 +125,6 @@ def test_ending_of_an_unnamed_file_is_ignored(folders: Path, folder: str, name: 
     assert [Path(fault.file).name for fault in loaded(folders, "home").faults] == [f"{name}.yml"]
 
 
-def test_error_prints_each_fault_on_a_line_of_its_own() -> None:
-    note = {"line": 3, "rule": "r", "source": "s, 2026-11-21"}
-    faults = [
-        SpecFault("e.yaml", "a.b", "1", "2", "write 2", **note),
-        SpecFault("e.yaml", "", "x", "y", "z"),
-        SpecFault("e.yaml", "a", "", "y", "z"),
-    ]
-
-    assert str(SpecError(faults)).splitlines() == [
-        "e.yaml:3: a.b: got 1; allowed: 2; change: write 2 [r] [s, 2026-11-21]",
-        "e.yaml: x; allowed: y; change: z",
-        "e.yaml: a: missing; allowed: y; change: z",
-    ]
-
-
 def test_two_empty_folders_are_no_success(tmp_path: Path) -> None:
     for name in ("environments", "experiments"):
         (tmp_path / name).mkdir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from committed import ENVIRONMENTS, EXPERIMENTS, environment, experiment, known
+from committed import EXPERIMENTS, environment, experiment, known
 
 from tandem.declarations import names
 from tandem.declarations.artifact_key import ArtifactKey
@@ -14,7 +14,6 @@ from tandem.declarations.variant_key import compute_artifact_key
 
 HOME = environment("post-us-east-2")
 POST = experiment("post")
-SWEPT = experiment("post-drafts-windows")
 KEYS = {
     name: [
         compute_artifact_key(experiment(name), variant, known())
@@ -65,23 +64,6 @@ def test_a_volume_on_another_bucket_has_another_name() -> None:
     )
 
 
-def test_a_sweep_is_every_draft_at_every_window() -> None:
-    assert [variant.name for variant in SWEPT.all_variants()[1:]] == [
-        f"qwen-sd-qwen3-{draft}-k{window}"
-        for draft in ("0-6b", "1-7b")
-        for window in (5, 7, 10, 15)
-    ]
-
-
-def test_swept_name_that_is_too_long_is_a_name_still() -> None:
-    assert SWEPT.sweep is not None
-    swept = SWEPT.sweep.model_copy(update={"prefix": "p" * 63}).variants()
-    assert {len(variant.name) for variant in swept} == {
-        63 + len("-qwen3-0-6b-k5"),
-        63 + len("-qwen3-0-6b-k10"),
-    }
-
-
 def test_every_model_has_a_staging_job_of_its_own() -> None:
     jobs = {names.stage_job_name(model) for model in known().models.values()}
     assert len(jobs) == len(known().models)
@@ -112,24 +94,8 @@ def test_the_job_that_compiles_an_artifact_has_a_legal_name(key: ArtifactKey) ->
     assert len(job) <= names.CRON_JOB_CHARACTERS
 
 
-def test_a_compile_is_named_by_target_mode_window_and_key() -> None:
-    key = KEYS["post"][1]
-    assert names.compile_job_name(key) == f"compile-qwen3-32b-fused-k7-{key.digest}"
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_no_label_of_a_variant_admits_a_compile_job(name: str) -> None:
     label, value = names.compile_label(experiment(name))
     assert label not in {names.raise_label(variant) for variant in experiment(name).all_variants()}
     assert value == name
-
-
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_every_dashboard_and_topic_is_a_name_that_aws_takes(name: str) -> None:
-    """PutDashboard and CreateTopic: letters, digits, dash and underscore."""
-    mine = environment(name)
-    parts = (*mine.experiments, "machine", "money")
-    aws_names = [names.topic_name(mine), *(names.dashboard_name(mine, part) for part in parts)]
-    assert [
-        aws_name for aws_name in aws_names if not re.fullmatch(r"[A-Za-z0-9_-]{1,255}", aws_name)
-    ] == []

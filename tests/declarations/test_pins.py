@@ -26,24 +26,6 @@ def test_a_pins_value_stands_in_its_file(pin: VersionPin) -> None:
     assert pin.value == NO_PIN_TEXT or pin.value.partition(",")[0] in texts[-1]
 
 
-def test_an_environments_pins_are_of_all_that_moves_together() -> None:
-    components = [pin.component for pin in pins("post-us-east-2")]
-
-    assert components == [
-        "Kubernetes",
-        "node image",
-        "add-on vpc-cni",
-        "add-on coredns",
-        "add-on kube-proxy",
-        "add-on eks-pod-identity-agent",
-        "add-on aws-mountpoint-s3-csi-driver",
-        "add-on amazon-cloudwatch-observability",
-        "kubectl layer",
-        "Neuron DRA chart",
-        "runtime nxdi-v0",
-    ]
-
-
 def test_with_gitops_no_kubectl_layer_is_pinned() -> None:
     assert "kubectl layer" not in {pin.component for pin in pins("native-us-east-2")}
 

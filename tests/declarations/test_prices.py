@@ -35,12 +35,12 @@ def test_a_region_that_nobody_read_has_no_price(name):
 
 @pytest.mark.parametrize(("name", "is_paid"), [("post-us-east-2", True), ("private", False)])
 def test_only_a_network_of_its_own_pays_nat(name, is_paid):
-    declared = environment("post-us-east-2")
+    place = environment("post-us-east-2")
     if name == "private":
-        network = declared.network.model_copy(update={"nat": "none"})
-        declared = declared.model_copy(update={"network": network})
+        network = place.network.model_copy(update={"nat": "none"})
+        place = place.model_copy(update={"network": network})
 
-    assert has_nat(declared) == is_paid
+    assert has_nat(place) == is_paid
 
 
 def test_models_are_counted_in_gb():

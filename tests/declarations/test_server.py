@@ -1,5 +1,4 @@
-"""What each variant is told: literally for the documented pairs, and no default left to
-speculation."""
+"""What each variant is told: declared tuning, and no default left to speculation."""
 
 from __future__ import annotations
 
@@ -14,24 +13,9 @@ from tandem.declarations.experiment import Experiment, Variant
 from tandem.declarations.server_command import ServerCommand, build_server_command
 from tandem.declarations.variant_key import compute_artifact_key
 
-QWEN = "/models/Qwen/Qwen3-32B/9216db5781bf21249d130ec9da846c4624c16137"
-DRAFT = "/models/Qwen/Qwen3-1.7B/70d244cc86ccca08cf5af4e1e306ecf908b1ad5e"
-LLAMA = "/models/meta-llama/Llama-3.1-8B-Instruct/0e9e39f249a16976918f6564b8830bc894c89659"
-HEAD = "/models/RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3/f4fa34a8f803a0ba75d048d6b3dbc1ad5149e9ac"
-
-LISTENING = "--host 0.0.0.0 --port 8000"
-
 
 def told(experiment_: Experiment, variant: Variant) -> ServerCommand:
     return build_server_command(experiment_, variant, known())
-
-
-def named(name: str, variant: str) -> ServerCommand:
-    declaration = experiment(name)
-    return told(
-        declaration,
-        next(variant_ for variant_ in declaration.all_variants() if variant_.name == variant),
-    )
 
 
 def flags(arguments: tuple[str, ...]) -> dict[str, str]:
@@ -44,57 +28,6 @@ def flags(arguments: tuple[str, ...]) -> dict[str, str]:
         else:
             pairs[next(reversed(pairs))] = part
     return pairs
-
-
-SHARED = (
-    '{"save_sharded_checkpoint": true, "on_device_sampling_config": {"do_sample": false, "dynamic":'
-    " false, "
-)
-SHARED += '"global_topk": 256, "top_k": 1}, "async_mode": false, "sequence_parallel_enabled": false'
-GREEDY = '{"neuron_config": {"on_device_sampling_config": {"all_greedy": true}}}'
-POST = (
-    f"{QWEN} --served-model-name Qwen/Qwen3-32B {LISTENING} --tensor-parallel-size 32"
-    " --max-num-seqs 4 "
-)
-POST += "--max-model-len 1024 --dtype bfloat16 --override-neuron-config"
-EAGLE3 = (
-    f"{LLAMA} --served-model-name meta-llama/Llama-3.1-8B-Instruct {LISTENING}"
-    " --tensor-parallel-size 8 "
-)
-EAGLE3 += "--max-num-seqs 2 --max-model-len 2048 --dtype bfloat16 --additional-config"
-ALIKE = ("--no-enable-prefix-caching", "--no-async-scheduling")
-FUSED_CONFIG = f'{{"model": "{DRAFT}", "num_speculative_tokens": 7, "max_model_len": 1024}}'
-HEAD_CONFIG = f'{{"method": "eagle3", "model": "{HEAD}", "num_speculative_tokens": 3}}'
-
-
-@pytest.mark.parametrize(
-    ("name", "variant", "arguments"),
-    [
-        ("post", "qwen-vllm", (*POST.split(), f"{SHARED}}}")),
-        (
-            "post",
-            "qwen-sd-vllm",
-            (
-                *POST.split(),
-                f'{SHARED}, "enable_fused_speculation": true}}',
-                "--speculative-config",
-                FUSED_CONFIG,
-            ),
-        ),
-        ("llama-eagle3", "llama-native", (*EAGLE3.split(), GREEDY, *ALIKE)),
-        (
-            "llama-eagle3",
-            "llama-eagle3",
-            (*EAGLE3.split(), GREEDY, "--speculative-config", HEAD_CONFIG, *ALIKE),
-        ),
-    ],
-    ids=["nxdi baseline", "nxdi fused", "native baseline", "native eagle3"],
-)
-def test_a_documented_server_is_told_exactly_this(
-    name: str, variant: str, arguments: tuple[str, ...]
-) -> None:
-    assert named(name, variant).command == ("vllm", "serve")
-    assert named(name, variant).arguments == arguments
 
 
 def test_runtimes_data_may_name_a_method_and_keep_the_artifact() -> None:

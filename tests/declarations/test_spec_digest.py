@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from committed import ENVIRONMENTS, EXPERIMENTS, environment, experiment, known
+from committed import ENVIRONMENTS, environment, experiment, known
 from complete import ENVIRONMENT, EXPERIMENT
 from declared_environments import read_environments
 
@@ -71,11 +71,6 @@ def test_an_environment_comes_back_equal(name: str, tmp_path: Path) -> None:
     assert read_back(tmp_path, ENVIRONMENT_RECORDS[name]) == [ENVIRONMENT_RECORDS[name]]
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_experiment_comes_back_equal(name: str, tmp_path: Path) -> None:
-    assert read_back(tmp_path, experiment(name)) == [experiment(name)]
-
-
 def test_records_with_every_key_come_back_equal(tmp_path: Path) -> None:
     texts = [json.dumps({**data, "name": "home"}) for data in (ENVIRONMENT, EXPERIMENT)]
     records = [Environment.model_validate_json(texts[0]), Experiment.model_validate_json(texts[1])]
@@ -103,10 +98,6 @@ def test_a_moment_comes_back_in_utc(tmp_path: Path) -> None:
     assert read_back(tmp_path, record) == [record]
 
 
-def test_the_name_does_not_stand_in_the_file() -> None:
-    assert "\nname:" not in f"\n{dump_record_yaml(experiment('post'))}".replace('"', "")
-
-
 def changed(name: str, section: str, **update: Any) -> Environment:
     record = environment(name)
     return record.model_copy(update={section: getattr(record, section).model_copy(update=update)})
@@ -124,11 +115,6 @@ def test_the_plan_of_a_blocks_hours_is_in_no_digest() -> None:
         "ends": datetime(2026, 12, 3, 11, 30, tzinfo=UTC),
     }
     assert digest(changed("post-us-east-2", "capacity", block=CapacityBlock(**moments))) == digest()
-
-
-def test_a_digest_is_sixteen_hexadecimal_digits() -> None:
-    assert len(digest()) == 16
-    assert set(digest()) <= set("0123456789abcdef")
 
 
 def test_what_the_runner_reads_has_the_digest_of_the_files(tmp_path: Path) -> None:

@@ -183,7 +183,6 @@ PRICE = {"usd_per_gb_month": 0.02}
 SUBNET = "subnet-0123456"
 PAGER = {"protocol": "sqs", "endpoint": "arn:aws:sqs:us-east-2:123456789012:pager"}
 LARGE = {"devices": 8, "device_group": 8, "tensor_parallel_size": 32, "cpu": 90, "memory_gib": 256}
-TOO_LARGE = ["device-count", "cores-bound", "group-published", "cpu-fits", "memory-fits"]
 
 
 def existing(*subnets: tuple[str, str]) -> dict[str, object]:
@@ -202,6 +201,14 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         {"variants[0].draft": "Qwen/Qwen3-1.7B"},
         ["draft-by-mode variants[0].draft"],
     ),
+    "a range of clients that is no address": (
+        {"cluster.endpoint.clients": ["10.8.0.300/16"]},
+        ["range-valid cluster.endpoint.clients[0]"],
+    ),
+    "a tag of the example's account": (
+        {"tags": {"owner-111122223333": "me"}},
+        ["example-leftover tags.owner-111122223333"],
+    ),
     "a range that is no address": ({"network.cidr": "10.0.0.300/16"}, ["range-valid network.cidr"]),
     "a URL that cannot be read": (
         {"delivery.repo_url": "https://[x"},
@@ -211,17 +218,11 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         {"region": "eu-nowhere-1"},
         ["region-offers-type region", "billing-code region"],
     ),
-    "half a large node on a small one": (
-        small(**LARGE),
-        [*(f"{rule} experiments[0]" for rule in TOO_LARGE), "compile-memory compile.memory_gib"],
-    ),
     "more tags than a resource takes": (
         {"tags": {f"k{index}": "v" for index in range(41)}},
         ["tags-fit tags"],
     ),
     "a tag with a long key": ({"tags": {"k" * 128: "v"}}, [f"tags-fit tags.{'k' * 128}"]),
-    "a tag with a long value": ({"tags": {"k": "v" * 256}}, ["tags-fit tags.k"]),
-    "a tag with a newline": ({"tags": {"k": "two\nlines"}}, ["tags-fit tags.k"]),
     "a tag of our own in another case": (
         {"tags": {"Tandem:Environment": "v"}},
         ["tags-fit tags.Tandem:Environment"],
@@ -229,16 +230,11 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
     "unit prices of tomorrow": ({"prices": {"date": "2026-11-24"}}, ["price-to-come prices.date"]),
     "tags as long as they may be": ({"tags": {"k" * 127: "é" * 255}}, []),
     "a tag with an ampersand": ({"tags": {"k": "r&d"}}, ["tags-fit tags.k"]),
-    "a tag without a value": ({"tags": {"team": ""}}, ["tags-fit tags.team"]),
     "a tag without a key": ({"tags": {"": "v"}}, ["tags-fit tags."]),
     "one subnet in one zone": (existing(("1", "3"), ("2", "3")), ["zones-two network.subnets"]),
     "one subnet twice": (
         existing(("1", "1"), ("3", "3"), ("3", "3")),
         ["subnet-once network.subnets[2].id"],
-    ),
-    "one subnet alone, twice": (
-        existing(("1", "3"), ("1", "3")),
-        ["subnet-once network.subnets[1].id"],
     ),
     "one subnet under two zones": (
         existing(("1", "1"), ("1", "3")),
@@ -289,18 +285,6 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         },
         ["zone-listed network.control_plane_subnets[1].zone"],
     ),
-    "a control plane with one subnet under two zones": (
-        {
-            "network": {
-                **EXISTING,
-                "control_plane_subnets": [
-                    {"id": f"{SUBNET}a", "zone": "use2-az1"},
-                    {"id": f"{SUBNET}a", "zone": "use2-az2"},
-                ],
-            }
-        },
-        ["subnet-zone network.control_plane_subnets[1].zone"],
-    ),
     "builds in a closed VPC from the public registry and index": (
         {"network.nat": "none", "hub": HUB, "builds_in_vpc": True, "suites": ["real"]},
         [
@@ -317,10 +301,6 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         {"network": {**EXISTING, "secondary_cidrs": ["100.65.0.300/16"]}},
         ["range-valid network.secondary_cidrs[0]"],
     ),
-    "a range of clients that is no address": (
-        {"cluster.endpoint.clients": ["10.8.0.300/16"]},
-        ["range-valid cluster.endpoint.clients[0]"],
-    ),
     "a price of storage to come": (
         {"artifacts": {**PRICE, "usd_per_gb_month_date": "2031-01-01"}},
         ["price-to-come artifacts.usd_per_gb_month_date"],
@@ -333,10 +313,6 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
             }
         },
         ["example-leftover registry_mirrors.public.ecr.aws"],
-    ),
-    "a tag of the example's account": (
-        {"tags": {"owner-111122223333": "me"}},
-        ["example-leftover tags.owner-111122223333"],
     ),
     "a queue in the example's account": (
         {"observability.alarm_subscriptions": [PAGER]},
@@ -367,7 +343,6 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         {"twin.capacity.kind": "on-demand"},
         ["price-own capacity.usd_per_hour"],
     ),
-    "the name of people's folder": ({"experiment.name": "people"}, ["experiment-folder name"]),
 }
 
 
