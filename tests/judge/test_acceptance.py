@@ -154,12 +154,6 @@ def test_counters_that_hold_more_than_the_records_are_doubted(tmp_path):
     )
 
 
-def test_a_page_that_could_not_be_had_is_told(tmp_path):
-    acceptance = found(tmp_path, turn(None))["spec", "all"]
-    assert acceptance.method == "tokens per chunk"
-    assert "/metrics could not be had" in acceptance.sentence
-
-
 def test_v0_has_none_of_a_turn_with_a_failure(tmp_path):
     records = [
         measured.record(request_id=name, arm=arm, prompt_id=f"p{name}")
@@ -176,25 +170,6 @@ def test_v0_has_none_of_a_turn_with_a_failure(tmp_path):
 
     assert (complete.method, complete.acceptance_length) == ("steps of the counters", 14 / 4)
     assert cut["spec", "repeat"].method == "tokens per chunk"
-
-
-def test_a_failure_at_one_load_voids_no_second_load(tmp_path):
-    records = [
-        measured.record(request_id="0", arm="base"),
-        measured.record(request_id="1", arm="spec"),
-        measured.failed(request_id="2", arm="spec", concurrency=8),
-    ]
-
-    acceptance = found(
-        tmp_path, [*turn(V0_PAGE), *turn(V0_PAGE, concurrency=8)], records, arms=V0_ARMS
-    )["spec", "repeat"]
-
-    assert (acceptance.method, acceptance.acceptance_length) == ("steps of the counters", 14 / 4)
-
-
-def test_the_control_arm_has_none_of_its_own(tmp_path):
-    records = [measured.record(request_id=arm, arm=arm) for arm in ("base", "spec", "base#2")]
-    assert {arm for arm, _ in found(tmp_path, None, records)} == {"base", "spec"}
 
 
 def test_a_real_vllm_has_the_figures_of_its_summary():

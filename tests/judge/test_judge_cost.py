@@ -106,18 +106,6 @@ def test_rounds_with_a_busy_client_are_left_out():
     assert compute_costs(seen, usd_per_hour=36.0, controls=marks)[0].good_tokens == 3000
 
 
-def test_each_load_has_a_cost_of_its_own():
-    loads = [
-        asked("base", "p0", 0),
-        Asked(arm="base", prompt="p0", start_s=50, e2e_ms=5000, tokens=500, concurrency=4),
-    ]
-    costs = compute_costs(observed(loads), usd_per_hour=36.0, controls=RunControls())
-    assert [(cost.load.concurrency, cost.good_tokens, cost.busy_s) for cost in costs] == [
-        (1, 1000, 10.0),
-        (4, 500, 5.0),
-    ]
-
-
 def test_a_control_round_is_in_no_cost():
     asked_again = [
         asked(arm, "p0", start_s, round=1) for arm, start_s in (("base", 200), ("base#2", 300))

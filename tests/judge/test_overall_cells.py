@@ -36,12 +36,6 @@ def test_it_is_faster_where_no_class_alone_is():
     assert {cell.verdict for cell in speed_ups.cells if cell.metric == "e2e_ms"} == {"no evidence"}
 
 
-def test_the_other_metrics_have_an_interval():
-    beside = {row.metric: row.speed_up for row in judge_overall(drawn(SLIGHT, 1)).beside}
-    assert set(beside) == {"tpot_ms", "ttft_ms", "output_tokens_per_s"}
-    assert all(speed_up.low < speed_up.high for speed_up in beside.values())
-
-
 def test_a_floor_hides_it():
     seen = drawn(SLIGHT, 1)
     floor = NoiseFloor(
@@ -71,12 +65,6 @@ def test_a_class_of_survivors_bars_it():
     overall = judge_overall(fail_first(drawn(FASTER, 1), 1, 0, 4)).deciding
     assert (overall.verdict, "only survivors" in overall.why) == ("no evidence", True)
     assert overall.why.endswith(" of base (class class-0)")
-
-
-def test_each_load_has_its_own():
-    seen = drawn(dataclasses.replace(SLIGHT, loads=(1, 4)), 1)
-    overall = judge_speed_ups(RequestPairing(seen), RunControls(), margin=MARGIN).overall
-    assert [load.deciding.load.concurrency for load in overall] == [1, 4]
 
 
 def test_a_load_of_one_class_has_its_word():

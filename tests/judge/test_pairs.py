@@ -59,12 +59,6 @@ def test_only_prompts_that_both_arms_answered_are_paired():
     assert [seen.prompts[code].prompt_id for code in pairs.prompts] == ["repeat-0", "repeat-2"]
 
 
-def test_arms_that_never_answered_in_one_round_have_no_pair():
-    pairs = cell(observed([Asked(arm="base", round=0), Asked(arm="spec", round=1)]))
-    assert pairs.by_round.shape == (0, 0)
-    assert not len(pairs.logs)
-
-
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, -math.inf])
 def test_a_time_not_above_0_is_no_figure(bad):
     seen = table({"repeat": {"base": [100, 200], "spec": [50, 100]}}, rounds=1)
@@ -76,27 +70,6 @@ def test_a_time_not_above_0_is_no_figure(bad):
 def test_a_failed_request_is_in_no_pair():
     requests = [Asked(arm="base"), Asked(arm="spec", error="closed")]
     assert not len(cell(with_figures(observed(requests), e2e_ms=np.array([100.0, 50.0]))).logs)
-
-
-def test_requests_of_a_pair_name_their_prompt_round_and_arm():
-    requests = cell(table({"repeat": {"base": [100, 200], "spec": [50, 100]}}, rounds=2)).requests
-    rows = sorted(zip(*(column.tolist() for column in requests), strict=True))
-    assert rows == [
-        (0, 0, 0, 100),
-        (0, 0, 1, 50),
-        (0, 1, 0, 100),
-        (0, 1, 1, 50),
-        (1, 0, 0, 200),
-        (1, 0, 1, 100),
-        (1, 1, 0, 200),
-        (1, 1, 1, 100),
-    ]
-
-
-def test_what_is_not_there_gives_no_pairs():
-    seen = table({"repeat": {"base": [100.0], "spec": [50.0]}, "chat": {"base": [100.0]}})
-    for changes in ({"code": 1}, {"code": 7}, {"metric": "tpot_exact_ms"}):
-        assert not len(cell(seen, **changes).logs), changes
 
 
 def test_rounds_that_are_left_out_are_in_no_figure():
@@ -187,8 +160,3 @@ def test_a_failed_request_waits_as_others_at_its_load():
     pairing = RequestPairing(observed(requests))
     pairs = pairing.join_cells(("base", "spec"), pairing.known_cells(), WAIT_METRIC)
     assert pairs.variant_medians.tolist() == [1000.0, 9000.0]
-
-
-def test_no_cell_has_no_pairs():
-    pairing = RequestPairing(table({"repeat": {"base": [1.0], "spec": [1.0]}}))
-    assert len(pairing.join_cells(("base", "spec"), [], "e2e_ms").logs) == 0

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from tandem.bench.records.quality_rows import QUALITY_FILE, QualityRow, read_quality, write_quality
-from tandem.errors import InputError
+from tandem.bench.records.quality_rows import QualityRow
 from tandem.judge.quality import (
     compare_quality,
     compute_tango_score,
@@ -26,13 +24,6 @@ def answers(seed, share=0.7, count=ITEMS):
     return {f"item-{number}": bool(right) for number, right in enumerate(rng.random(count) < share)}
 
 
-def spoiled(right, every):
-    """The same answers, of which every so many-th is wrong."""
-    return {
-        item: value and number % every != 0 for number, (item, value) in enumerate(right.items())
-    }
-
-
 def test_without_differing_pairs_the_interval_is_the_closed_form():
     z2 = stats.norm.ppf(0.975) ** 2
     assert find_tango_interval(0, 0, ITEMS) == pytest.approx(
@@ -44,11 +35,6 @@ def test_ends_of_the_interval_have_the_quantile_as_score():
     low, high = find_tango_interval(9, 4, 32)
     scores = [compute_tango_score(9, 4, 32, end) for end in (low, high)]
     assert scores == pytest.approx([1.959964, -1.959964], abs=1e-4)
-
-
-def test_swapped_arms_give_the_mirrored_interval():
-    low, high = find_tango_interval(9, 4, 32)
-    assert find_tango_interval(4, 9, 32) == pytest.approx((-high, -low))
 
 
 @pytest.mark.parametrize("shares", [(0.05, 0.05), (0.10, 0.02)])
@@ -84,40 +70,6 @@ def test_fewer_items_than_200_show_nothing():
     assert compare_quality("spec", right, right, chance=0.0).word == "no evidence"
 
 
-def test_items_of_one_arm_alone_are_not_compared():
-    right = answers(4)
-    assert compare_quality("spec", right, {"item-0": True}, chance=0.0).items == 1
-
-
-def test_no_pair_at_all_shows_nothing():
-    quality = compare_quality("spec", {}, {}, chance=0.0)
-    assert (quality.word, math.isclose(quality.p, 1.0)) == ("no evidence", True)
-
-
-def write_rows(folder, task, right_by_arm, chance=0.0):
-    rows = [
-        QualityRow(task=task, item=item, arm=arm, right=right, chance=chance)
-        for arm, replies in right_by_arm.items()
-        for item, right in replies.items()
-    ]
-    write_quality(folder, rows)
-
-
-def test_rows_survive_their_file(tmp_path):
-    write_rows(tmp_path, "sums", {"base": answers(1), "spec": answers(1)})
-    assert [row.item for row in read_quality(tmp_path)][:2] == ["item-0", "item-1"]
-
-
-def test_run_without_tasks_has_no_rows(tmp_path):
-    assert read_quality(tmp_path) == ()
-
-
-def test_malformed_row_is_refused(tmp_path):
-    (tmp_path / QUALITY_FILE).write_text('{"task": 1}\n')
-    with pytest.raises(InputError, match="answered item"):
-        read_quality(tmp_path)
-
-
 def test_each_task_is_judged_alone():
     rows = [
         QualityRow(task=task, item=item, arm=arm, right=right)
@@ -145,15 +97,6 @@ def test_fault_is_the_reason_of_no_evidence():
     )
     (task,) = judge_quality([row], "base", ["spec"])
     assert (task.word, task.why) == ("no evidence", "the servers were gone")
-
-
-def test_answers_take_the_place_of_a_fault(tmp_path):
-    write_quality(
-        tmp_path, [QualityRow(task="all tasks", item="", arm="base", right=False, fault="gone")]
-    )
-    answer = QualityRow(task="letters", item="one", arm="base", right=True)
-    write_quality(tmp_path, [answer])
-    assert read_quality(tmp_path) == (answer,)
 
 
 def test_tasks_share_the_risk_of_a_false_word():

@@ -179,28 +179,6 @@ def test_few_slow_requests_leave_no_class_the_same():
     assert "same" not in words
 
 
-def test_mixed_classes_of_either_way_are_told_apart():
-    rows = [
-        Asked(
-            arm=arm,
-            class_=class_,
-            prompt=f"{class_}-{prompt}",
-            round=number,
-            e2e_ms=ms
-            / (faster if arm == "spec" else 1.0)
-            * (slow if arm == "spec" and (number + prompt) % 4 == 3 else 1.0),
-        )
-        for (class_, faster, slow), arm, (prompt, ms), number in itertools.product(
-            (("a", 2.0, 8.0), ("b", 0.8, 0.01)), ("base", "spec"), enumerate(STEADY), range(8)
-        )
-    ]
-    seen = observed(rows)
-    verdict_line = headline(seen, equal=())
-
-    assert "; by class: mixed in a (the median is 2.00 times as fast, but " in verdict_line.sentence
-    assert "; mixed in b (the median is 1.25 times slower, but " in verdict_line.sentence
-
-
 def weigh(word, log, se, failures):
     """The word of all classes beside a mean of 20 degrees of freedom."""
     reach = 2.086 * se

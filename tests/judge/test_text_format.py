@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import get_args
 
 import example_verdict as example
 import msgspec
@@ -11,7 +11,6 @@ import pytest
 from tandem.bench.figures.request_table import read_request_table
 from tandem.judge import text_format
 from tandem.judge.schema import (
-    ControlCheck,
     OutputEquality,
     RatioEstimate,
     ShareEstimate,
@@ -97,48 +96,12 @@ def test_faster_asks_first_for_what_its_word_lacks(verdict, output, evidence, wo
     assert words in text_format.describe_next_step(headline, verdict)
 
 
-@pytest.mark.parametrize(
-    ("finding", "words"), [("faster", "Serve with "), ("mixed", "which requests of ")]
-)
-def test_next_step_names_no_class_where_none_is_called(verdict, finding, words):
-    changes = {"output": "the same", "evidence": "across-starts", "faster": (), "slower": ()}
-    headline = msgspec.structs.replace(verdict.headlines[0], finding=finding, **changes)
-    step = text_format.describe_next_step(headline, verdict)
-    assert (words in step, "class" in step) == (True, False)
-
-
 @pytest.mark.parametrize("finding", get_args(VariantFinding))
 def test_no_next_step_speaks_of_speculation_unless_the_manifest_does(verdict, finding):
     headline = msgspec.structs.replace(verdict.headlines[0], finding=finding)
     step = text_format.describe_next_step(headline, verdict)
     assert step
     assert [word for word in ("draft", "specul", "window") if word in step] == []
-
-
-def test_a_slower_arm_that_speculates_is_told_what_to_try(verdict):
-    headline = msgspec.structs.replace(verdict.headlines[0], finding="slower", speculates=True)
-    assert "num_speculative_tokens" in text_format.describe_next_step(headline, verdict)
-
-
-def test_faster_servers_behind_one_address_are_told_to_use_one(verdict):
-    check = ControlCheck(name="start", result="caution", sentence="several servers answer")
-    controls = msgspec.structs.replace(verdict.controls, checks=(check,))
-    changes: dict[str, Any] = {"finding": "faster", "output": "the same", "evidence": "one-start"}
-    headline = msgspec.structs.replace(verdict.headlines[0], **changes)
-    step = text_format.describe_next_step(
-        headline, msgspec.structs.replace(verdict, controls=controls)
-    )
-    assert "the address of one server" in step
-
-
-def test_notes_on_acceptance_are_of_arms_that_speculate(verdict):
-    note = "spec: acceptance_length is absent: no turn has its counters"
-    changed_verdict = msgspec.structs.replace(verdict, notes=(note,))
-    silent = msgspec.structs.replace(changed_verdict, acceptance=())
-    assert (text_format.list_notes(changed_verdict), text_format.list_notes(silent)) == (
-        (note,),
-        (),
-    )
 
 
 @pytest.mark.parametrize(

@@ -78,17 +78,6 @@ def test_reasoning_is_part_of_the_output(tmp_path):
     assert (result.position, result.baseline, result.variant) == (0, "so␀yes", "no␀yes")
 
 
-def test_of_many_pairs_a_part_is_read_evenly(tmp_path, monkeypatch):
-    monkeypatch.setattr(divergence, "MAX_READ", 4)
-    seen = answered(tmp_path, {"base": lambda *_: "a", "spec": lambda *_: "b"}, prompts=12)
-    pairs = build_matcher(seen, "base", "spec").pair_arms("base", "spec")
-    result = [
-        seen.prompts[seen.prompt[entry.row]].prompt_id
-        for entry in read_divergences(seen, pairs, by_ids=False, encode=None)
-    ]
-    assert result == ["p00", "p08", "p03", "p11"]  # by class first
-
-
 def logprobs(gap: float, *, name: str, shown: str = "b") -> msgspec.Raw:
     """Of two tokens in the chat API's form: `x`, then `name` beside `shown`, which is `gap` less
     likely."""

@@ -183,14 +183,6 @@ def test_independent_pairs_are_nearly_worth_their_number():
     assert 36 < compute_effective_size(*hits(*["1100", "0110", "1010", "0111", "1000"] * 3)) <= 60
 
 
-def test_the_ends_stay_within_nothing_and_all():
-    none = estimate_share(*hits(*["0"] * 5))
-    every = estimate_share(*hits(*["1"] * 5))
-    assert (none.n, none.low, every.n, every.high) == (0, 0.0, 5, 1.0)
-    assert 0.0 < every.low < 1.0
-    assert none.high == pytest.approx(1 - every.low)
-
-
 def test_the_interval_holds_the_share_at_its_level():
     rng = np.random.default_rng(3)
     prompts = np.repeat(np.arange(12), 4)
