@@ -9,9 +9,10 @@ from typing import Any
 from committed import environment
 
 from tandem.declarations.environment import Environment
-from tandem.guard.fence import Fence
+from tandem.guard.fence import FENCE_FIELDS, FENCE_KEY, Fence
 from tandem.guard.fleet_state import FleetInstance, FleetState
-from tandem.guard.lease import Lease
+from tandem.guard.lease import LEASE_FIELDS, LEASE_SCHEMA, POINTER_KEY, Lease, lease_key
+from tandem.guard.values import select_json_fields
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.status import StatusReport
 from tandem.ops.stop_paths import StopPath
@@ -62,6 +63,20 @@ def fence(*, minutes: float = 2, **changes: Any) -> Fence:
         state="stopping", who="ana", why="enough", run="r1", at=NOW - timedelta(minutes=minutes)
     )
     return replace(row, **changes)
+
+
+def lease_objects(**changes: Any) -> dict[str, dict[str, Any]]:
+    """A lease of an hour from this moment and its pointer, as the bucket has them."""
+    now = datetime.now(UTC)
+    row = lease(**{"created": now, "deadline": now + timedelta(hours=1), **changes})
+    document = {"schema": LEASE_SCHEMA, **select_json_fields(row, *LEASE_FIELDS)}
+    return {POINTER_KEY: {"schema": 1, "run": row.run}, lease_key(row.run): document}
+
+
+def fence_objects(**changes: Any) -> dict[str, dict[str, Any]]:
+    """A fence of this moment, as the bucket has it."""
+    row = fence(**{"at": datetime.now(UTC), **changes})
+    return {FENCE_KEY: {"schema": 1, **select_json_fields(row, *FENCE_FIELDS)}}
 
 
 def seen(*instances: FleetInstance, **changes: Any) -> FleetState:

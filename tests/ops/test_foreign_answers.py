@@ -6,32 +6,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import parse_qsl
 
 import pytest
 from doubles.loopback import Question, answer_requests
 from fleet_seen import SPOT
 
-from tandem.cli import program
 from tandem.errors import TandemError
 from tandem.ops.account import create_client, iterate_rows, require_account
 from tandem.ops.faults import call_operation
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = {
+PAGES = {  # each of which stumbles another parser of botocore
     "page": (
         b"<!DOCTYPE html><html><head><meta charset=utf-8><title>Sign in</title></head><p>Log"
         b" in<br></html>"
     ),
-    "XHTML": b'<?xml version="1.0"?><html><body>Log in</body></html>',
-    "well-formed": b"<html><body>Log in</body></html>",
     "not UTF-8": b"<html>\xff\xfe</html>",
-    "text": b"blocked by policy",
     "JSON list": b"[1]",
-    "JSON text": b'"blocked"',
 }
-HARD = ("page", "not UTF-8", "JSON list")  # each of which stumbles another parser of botocore
 CALLS = (  # one of each protocol that botocore parses
     ("sts", "GetCallerIdentity", {}),
     ("s3", "ListObjectVersions", {"Bucket": "b-b"}),
@@ -89,9 +81,7 @@ def test_foreign_answer_is_an_external_fault(
     proxy: Proxy, service: str, operation: str, parameters: dict[str, str]
 ) -> None:
     client = create_client(SPOT, service)
-    answers = [(name, 200) for name in PAGES] + [
-        (name, status) for name in HARD for status in (403, 502)
-    ]
+    answers = [(name, status) for name in PAGES for status in (200, 403, 502)]
     for name, status in answers:
         proxy.answer = lambda _, status=(status, PAGES[name]): status  # type: ignore[misc]
 
@@ -131,28 +121,6 @@ def test_sign_in_page_says_what_to_do(proxy: Proxy) -> None:
     with pytest.raises(TandemError, match=r"not AWS.*proxies") as failure:
         require_account(SPOT)
     assert failure.value.exit_code == 3
-
-
-@pytest.mark.parametrize("command", ["destroy", "doctor"])
-def test_a_command_behind_a_sign_in_page_ends_with_3(
-    proxy: Proxy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    proxy.answer = lambda _: (200, PAGES["page"])
-    monkeypatch.setattr("tandem.cli.image_digests.resolve_digest", lambda *_: "sha256:" + "ab" * 32)
-    folders = [
-        "--environments",
-        str(ROOT / "environments"),
-        "--experiments",
-        str(ROOT / "experiments"),
-    ]
-
-    # the example's file has placeholders, which are of code 2 in doctor
-    code = program.main([command, "--env", "post-us-east-2", *folders])
-
-    status = "".join(capsys.readouterr())
-    assert "Traceback" not in status
-    assert "something that is not AWS" in " ".join(status.split())
-    assert code == {"destroy": 3, "doctor": 2}[command]
 
 
 def schedule(name: str, token: str = "") -> bytes:

@@ -10,7 +10,7 @@ from botocore.stub import Stubber
 from fleet_seen import SPOT
 
 from tandem.errors import InputError, TandemError
-from tandem.ops.account import create_client, create_guard_clients, create_session
+from tandem.ops.account import create_client
 from tandem.ops.faults import call_operation, convert_error
 
 
@@ -91,9 +91,3 @@ def test_an_endpoint_that_is_no_url_is_bad_input(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("AWS_ENDPOINT_URL", "nonsense")
     with pytest.raises(InputError, match="AWS_ENDPOINT_URL"):
         create_client(SPOT, "sts")
-
-
-def test_endpoint_of_eks_must_be_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL_EKS", "nonsense")
-    with pytest.raises(InputError, match="AWS_ENDPOINT_URL"):
-        create_guard_clients(SPOT, create_session())

@@ -77,26 +77,6 @@ def ec2() -> object:
     )
 
 
-def test_a_reservation_is_read_as_ec2_says_it(ec2: object) -> None:
-    row = {
-        "CapacityReservationId": RESERVATION,
-        "State": "active",
-        "StartDate": NOW,
-        "TotalInstanceCount": 2,
-        "AvailableInstanceCount": 1,
-    }
-    with Stubber(ec2) as stub:
-        stub.add_response(
-            "describe_capacity_reservations",
-            {"CapacityReservations": [row]},
-            {"CapacityReservationIds": [RESERVATION]},
-        )
-
-        reservation = read_reservation(ec2, RESERVATION)
-
-    assert reservation == row
-
-
 def test_unknown_reservation_is_none_and_a_denial_names_its_right(
     ec2: object,
 ) -> None:
@@ -186,7 +166,6 @@ def alert(threshold: float, **changes: str) -> dict[str, Any]:
             [alert(2500, ThresholdType="ABSOLUTE_VALUE")],
             "at 2,500.00 USD it stops the fleet",
         ),
-        (2000.0, [alert(100)], "at 2,000.00 USD it stops the fleet"),
     ],
 )
 def test_a_budget_with_an_alert_ahead_is_armed(

@@ -28,17 +28,17 @@ WEATHERS = 25
 
 
 @pytest.fixture
-def published(endpoint, proxy, bucket, tmp_path) -> PublishedRun:
+def publication(endpoint, proxy, bucket, tmp_path) -> PublishedRun:
     return PublishedRun(
         endpoint=endpoint, url=proxy.url, bucket=bucket, folder=tmp_path / "out"
     ).made()
 
 
-def draw_run(published: PublishedRun, chance: random.Random) -> PublishedRun:
+def draw_run(publication: PublishedRun, chance: random.Random) -> PublishedRun:
     """A run of its own: of random values, in rounds that share their minutes or do not."""
     name = uuid.uuid4().hex[:8]
     run = dataclasses.replace(
-        published, folder=published.folder.with_name(name), environment=f"e{name}"
+        publication, folder=publication.folder.with_name(name), environment=f"e{name}"
     )
     return run.made(
         seed=chance.randrange(10**6),
@@ -59,16 +59,16 @@ def publish_to_end(run: PublishedRun, tries: int) -> int:
     raise AssertionError(f"not whole after {tries} tries")
 
 
-def test_publishing_killed_at_each_request(published, proxy, chance, report):
+def test_publishing_killed_at_each_request(publication, proxy, chance, report):
     proxy.forget()
-    published.publish()
+    publication.publish()
     moments = [
         (when, number) for when in ("asked", "done") for number in range(1, len(proxy.log) + 1)
     ]
     kills: Counter[str] = Counter()
     losses = duplicates = 0
     for moment in moments:
-        run = draw_run(published, chance).made(count=2)
+        run = draw_run(publication, chance).made(count=2)
         run_kills = 0
         for when, number in [moment, *chance.choices(moments, k=chance.choice([0, 0, 1, 2]))]:
             proxy.forget()
@@ -111,10 +111,10 @@ def draw_weather(chance: random.Random) -> list[FaultRule]:
     ]
 
 
-def test_publishing_in_bad_weather(published, proxy, chance, report):
+def test_publishing_in_bad_weather(publication, proxy, chance, report):
     faults = gave_up = losses = duplicates = 0
     for _ in range(WEATHERS):
-        run = draw_run(published, chance)
+        run = draw_run(publication, chance)
         proxy.use(*draw_weather(chance))
         gave_up += publish_to_end(run, 40)
         silent_puts = sum(proxy.fault_counts[:2])

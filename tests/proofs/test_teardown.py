@@ -41,7 +41,7 @@ steps.read_stack = require_stack
 
 
 @pytest.fixture(scope="module", params=sorted(CASES))
-def stamped(
+def stamp(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Torn, EnvironmentSandbox]:
     """An environment that the CDK CLI deployed once, its bucket with an object in it."""
@@ -76,8 +76,8 @@ def kind_of(stack: str) -> str:
     return stack.rpartition("-")[2]
 
 
-def test_killed_at_random_moments_it_ends_with_the_same_list(stamped, chance, report):
-    torn, _ = stamped
+def test_killed_at_random_moments_it_ends_with_the_same_list(stamp, chance, report):
+    torn, _ = stamp
     kills = Counter()
     trials = 0
     runs = 0
@@ -91,7 +91,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_list(stamped, chance, re
                 runs += 1
             code, left, output = torn.to_the_end(endpoint, proxy)
             there = endpoint.client("s3").get_object(
-                Bucket=names.bucket_name(stamped[1].environment), Key=WITNESS
+                Bucket=names.bucket_name(stamp[1].environment), Key=WITNESS
             )
             assert (code, left) == (0, torn.expected), f"killed at {number} {when}: {output}"
             assert there["Body"].read() == b"here before"
@@ -107,8 +107,8 @@ def test_killed_at_random_moments_it_ends_with_the_same_list(stamped, chance, re
     )
 
 
-def test_the_same_name_is_stamped_again_over_what_stayed(stamped, report):
-    torn, sandbox = stamped
+def test_the_same_name_is_stamped_again_over_what_stayed(stamp, report):
+    torn, sandbox = stamp
     with torn.again() as (endpoint, proxy):
         code, _, output = torn.to_the_end(endpoint, proxy)
         assert code == 0, output
@@ -128,8 +128,8 @@ def test_the_same_name_is_stamped_again_over_what_stayed(stamped, report):
     report(environment=torn.name, stacks=len(stacks), orphans=len(left[1]))
 
 
-def test_a_destroy_that_cannot_go_on_is_caught(stamped, chance, tmp_path, monkeypatch):
-    torn, sandbox = stamped
+def test_a_destroy_that_cannot_go_on_is_caught(stamp, chance, tmp_path, monkeypatch):
+    torn, sandbox = stamp
     new_pair = replace(
         torn, variables=write_change(tmp_path / "change", A_DESTROY_THAT_EXPECTS_ALL_STACKS)
     )

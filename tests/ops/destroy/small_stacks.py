@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 from botocore.awsrequest import AWSResponse
+from fleet_seen import lease_objects
 from shipped import copy_shipped
 
 from rehearsal.aws.endpoint import AwsEndpoint
@@ -260,25 +261,11 @@ class Small:
         )
         return AccountClients(self.environment, session)
 
-    def lease(self, hours: float = 1, **changed: Any) -> None:
-        now = datetime.now(UTC)
-        lease = {
-            "schema": 2,
-            "nodes": 1,
-            "former_label": {},
-            "unarmed": [],
-            "ending": None,
-            "run": "r1",
-            "who": "arn:aws:iam::222233334444:role/Operator",
-            "experiment": "post",
-            "node_label": {},
-            "created": now.isoformat(),
-            "deadline": (now + timedelta(hours=hours)).isoformat(),
-            "beats": False,
-            "schedule": "stop-r1",
-        } | changed
-        self.put("lease.json", {"schema": 1, "run": "r1"})
-        self.put("runs/r1/lease.json", lease)
+    def lease(self, hours: float = 1) -> None:
+        deadline = datetime.now(UTC) + timedelta(hours=hours)
+        who = "arn:aws:iam::222233334444:role/Operator"
+        for key, document in lease_objects(who=who, deadline=deadline).items():
+            self.put(key, document)
 
     def put(self, key: str, body: Any) -> None:
         text = body if isinstance(body, str) else json.dumps(body)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from types import SimpleNamespace
 
 import pytest
-from small_stacks import ACCOUNT, DEPLOYED
+from bucket_specs import folders
+from small_stacks import ACCOUNT
 
 from tandem.cli import program
 from tandem.declarations import names
@@ -31,13 +31,8 @@ def run(endpoint, capsys, monkeypatch, tmp_path):
             typed = io.StringIO(stdin)
             typed.isatty = lambda: True
             monkeypatch.setattr("sys.stdin", typed)
-        folders = [
-            "--environments",
-            str(world.folder / "environments"),
-            "--experiments",
-            str(world.folder / "experiments"),
-        ]
-        code = program.main(["destroy", "--env", world.name, *folders, "--poll-s", "0.02", *flags])
+        words = ["destroy", "--env", world.name, *folders(world.folder), "--poll-s", "0.02"]
+        code = program.main([*words, *flags])
         output = capsys.readouterr()
         assert "Traceback" not in output.err + output.out
         return SimpleNamespace(code=code, out=output.out, err=output.err)
@@ -70,22 +65,6 @@ def test_teardown_shows_what_goes_and_stays(small, run):
     assert outcome.out.startswith("nothing left but:\n")
     assert "ORPHAN" not in outcome.out
     assert f"bucket {names.bucket_name(world.environment)}: stays" in outcome.out
-
-
-def test_every_line_of_progress_has_its_time(small, run):
-    world = small().deploy(("Artifacts", "Network"))
-
-    outcome = run(world, stdin=f"{world.name}\n")
-
-    lines = outcome.err.splitlines()
-    progress = [
-        line
-        for line in lines
-        if not re.match(r" |as |goes |stays |gone |stuck |removed by |Type ", line)
-    ]
-    assert (outcome.code, world.stacks()) == (0, {"Artifacts": "CREATE_COMPLETE"})
-    assert progress
-    assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in progress)
 
 
 @pytest.mark.parametrize("stdin", ["yes\n", "\n", ""])
@@ -130,27 +109,6 @@ def test_an_orphan_makes_it_end_with_1_and_its_command(small, run):
 
     assert outcome.code == 1
     assert re.search(r"ECR repository tandem-\S+: ORPHAN\s+aws ecr delete-repository", outcome.out)
-
-
-def test_a_document_has_all_of_it(small, run):
-    world = small().deploy()
-
-    outcome = run(world, "--yes-i-mean", world.name, "--json")
-
-    document = json.loads(outcome.out)
-    assert (document["environment"], document["account"], document["exit_code"]) == (
-        world.name,
-        ACCOUNT,
-        0,
-    )
-    assert len(document["deleted"]) == len(DEPLOYED) - 1
-    assert {entry["kind"] for entry in document["kept"]} == {
-        "KMS key",
-        "bucket",
-        "log group",
-        "stack",
-    }
-    assert (document["orphans"], document["unsearched"]) == ([], {})
 
 
 def test_another_accounts_credentials_are_refused_before_anything_is_asked(small, run):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from fleet_seen import fence_objects
 from small_stacks import DEPLOYED, QUICK, find_leftovers, templates
 
 from tandem.declarations import names
@@ -105,29 +106,15 @@ def test_a_lease_that_came_after_the_look_keeps_the_fleet(small):
 
 
 SPOILT = {"lease.json": "not a lease", "stop.json": "not a fence"}
-FENCE = {
-    "schema": 1,
-    "state": "stopped",
-    "who": "me",
-    "why": "enough",
-    "run": "r1",
-    "at": "2026-11-21T20:00:00+00:00",
-    "passes": 0,
-    "last_look": None,
-    "instances": [],
-    "terminated": [],
-    "suspended": [],
-    "told": "",
-    "told_at": None,
-}
+FENCE = fence_objects(state="stopped")
 
 
 @pytest.mark.parametrize(
     ("hours", "objects", "refusal"),
     [
         (-1, {}, ""),
-        (1, {"stop.json": FENCE}, ""),
-        (None, {"lease.json": "not a lease", "stop.json": FENCE}, ""),
+        (1, FENCE, ""),
+        (None, {"lease.json": "not a lease", **FENCE}, ""),
         (None, {"lease.json": "not a lease"}, "whether a run holds the fleet is not known"),
         (None, SPOILT, "tandem stop --env"),
     ],
@@ -323,19 +310,6 @@ def test_only_interfaces_of_this_clusters_cni_are_removed(small):
         for row in world.client("ec2").describe_network_interfaces()["NetworkInterfaces"]
     }
     assert (ours in leftovers, theirs in leftovers) == (False, True)
-
-
-def test_denied_help_names_what_it_holds_back(small):
-    world = small().deploy(("Artifacts", "Network"))
-    group_in_the_vpc(
-        world, {f"kubernetes.io/cluster/{names.cluster_name(world.environment)}": "owned"}
-    )
-
-    with pytest.raises(TandemError, match=r"Network: it was not deleted: Vpc"):
-        taken_down(world, denied="DeleteSecurityGroup")
-
-    (line,) = {line for line in world.said if "could not remove security group" in line}
-    assert "allow ec2:DeleteSecurityGroup" in line
 
 
 def test_stuck_stack_names_resource_reason_and_change(small):

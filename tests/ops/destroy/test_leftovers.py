@@ -251,13 +251,6 @@ def test_nothing_of_a_neighbour_whose_name_begins_alike_is_found(orphan_worlds):
     )
 
 
-def test_node_group_is_listed_before_its_instances(orphan_worlds):
-    kinds = list(
-        dict.fromkeys(resource.kind for resource in orphan_worlds.leftovers[ENVIRONMENT].orphans)
-    )
-    assert kinds[:3] == ["node group", "instance", "cluster"]
-
-
 def test_what_stays_on_purpose_is_no_orphan(orphan_worlds):
     orphan_worlds.world.client("kms").schedule_key_deletion(
         KeyId=key_of(orphan_worlds), PendingWindowInDays=30
@@ -302,23 +295,6 @@ def test_untagged_resource_asks_for_its_owner_first(orphan_worlds):
         r"\(aws eks describe-(\S+ .+)\), and only if it is yours aws eks delete-\1"
     )
     assert [bool(re.fullmatch(question, command)) for command in commands] == [True] * 2
-
-
-def test_what_is_ours_by_its_tag_has_its_command_alone(small):
-    world = small()
-    list(plant_in_eks(world, world.name, tags={names.OWNER_TAG: world.name}))
-
-    leftovers = list(
-        SEARCHES["clusters"](world.account(), ResourceOwnership.discover(world.account()))
-    )
-
-    assert {remainder.kind for remainder in leftovers} == IN_A_CLUSTER
-    assert all(remainder.remove.startswith("aws eks delete-") for remainder in leftovers)
-
-
-def test_alarm_of_another_tool_with_our_prefix_is_not_ours(orphan_worlds):
-    make_alarm(orphan_worlds.world, f"{ENVIRONMENT}-cpu", "AWS/EC2")
-    assert f"{ENVIRONMENT}-cpu" not in {resource.name for resource in search(orphan_worlds).orphans}
 
 
 def test_a_terminated_instance_is_gone(orphan_worlds):
@@ -369,12 +345,6 @@ def test_key_that_denies_us_hides_no_other(orphan_worlds, monkeypatch):
     ]
 
     assert (ours in leftovers, shut in leftovers) == (True, False)
-
-
-def test_denied_kind_does_not_end_the_search(orphan_worlds):
-    remainder = find_leftovers(orphan_worlds.world.account(denied="ListKeys"), [NEIGHBOUR])
-    assert list(remainder.failures) == ["KMS keys"]
-    assert any(resource.kind == "snapshot" for resource in remainder.orphans)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bucket_specs import folders
 from doubles.fault_proxy.proxy import FaultProxy
 
 from rehearsal.aws.endpoint import AwsEndpoint
@@ -64,12 +65,6 @@ class Torn:
 
     def start(self, endpoint: AwsEndpoint, proxy: FaultProxy) -> subprocess.Popen[str]:
         there = {"AWS_ENDPOINT_URL": proxy.url, "AWS_ENDPOINT_URL_S3": proxy.url, **self.variables}
-        folders = [
-            "--environments",
-            str(self.declared / "environments"),
-            "--experiments",
-            str(self.declared / "experiments"),
-        ]
         words = [
             "destroy",
             "--env",
@@ -82,7 +77,7 @@ class Torn:
             *self.flags,
         ]
         return subprocess.Popen(
-            [sys.executable, "-m", "tandem", *words, *folders],
+            [sys.executable, "-m", "tandem", *words, *folders(self.declared)],
             cwd=ROOT,
             text=True,
             stdout=subprocess.PIPE,

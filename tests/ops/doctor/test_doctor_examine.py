@@ -76,3 +76,9 @@ def test_healthy_account_before_its_first_deploy_passes(world: World) -> None:
     lines = world.lines()
     assert exit_code(lines, strict=False) == 0
     assert {line.level for line in lines} == {"ok", "warn"}
+    assert {line.check for line in lines if line.level == "warn"} == {
+        "unit-prices",
+        "subscriptions",
+        "images",
+        "own-images",
+    }

@@ -22,11 +22,6 @@ def refuse(code: str, operation: str = "GetCallerIdentity", **options: int) -> F
     return FaultRule(operation=operation, fault=StatusFault(status=403, code=code), **options)
 
 
-def test_credentials_of_the_environments_account_are_ok(world: World) -> None:
-    line = world.only("credentials")
-    assert (line.level, line.code, ACCOUNT in line.message) == ("ok", 0, True)
-
-
 def test_with_another_accounts_credentials_nothing_else_is_asked(world: World) -> None:
     world.change(account="999999999999")
 
@@ -39,21 +34,6 @@ def test_with_another_accounts_credentials_nothing_else_is_asked(world: World) -
     ] == [(2, True)]
     assert {request.operation for request in world.proxy.log} == {"GetCallerIdentity"}
     assert {line.check for line in lines if line.level == "ok"} == {"placeholders"}
-
-
-def test_without_credentials_the_world_failed(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.session = None
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name)
-
-    lines = world.lines()
-
-    assert exit_code(lines, strict=False) == 3
-    assert "no credentials for account" in next(
-        line.message for line in lines if line.check == "credentials"
-    )
 
 
 @pytest.mark.parametrize(
