@@ -3,6 +3,7 @@ real."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,20 @@ def folders(specs: Path) -> list[str]:
         "--experiments",
         str(specs / "experiments"),
     ]
+
+
+def referring(name: str, map_name: str) -> dict[str, Any]:
+    """A rendered server whose key stands in a ConfigMap."""
+    reference = {"configMapKeyRef": {"key": "fields.json", "name": map_name}}
+    container = {"name": "admit", "env": [{"name": "TANDEM_ARTIFACT_KEY", "valueFrom": reference}]}
+    pod = {"initContainers": [container], "containers": [{"name": "vllm", "env": []}]}
+    return {"kind": "Deployment", "metadata": {"name": name}, "spec": {"template": {"spec": pod}}}
+
+
+def config_map(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """The ConfigMap of a key."""
+    data = {"fields.json": json.dumps(fields)}
+    return {"kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
 def needed(specs: Path) -> tuple[BucketNeed, ...]:

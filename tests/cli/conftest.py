@@ -26,7 +26,7 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def undeployed(
+def bare_fleet(
     specs: Path,
     endpoint: AwsEndpoint,
     aws: dict[str, str],
@@ -49,11 +49,18 @@ def undeployed(
 
 
 @pytest.fixture
-def fleet(undeployed: Fleet) -> Fleet:
+def fleet(bare_fleet: Fleet) -> Fleet:
     """The same with its stacks' resources, and a reaper that looked a moment ago."""
-    undeployed.deploy()
-    undeployed.looked()
-    return undeployed
+    bare_fleet.deploy()
+    bare_fleet.looked()
+    return bare_fleet
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for answers and steps of a run without a pause."""
+    monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
+    monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
 
 
 @pytest.fixture

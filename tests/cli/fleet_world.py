@@ -32,7 +32,6 @@ from tandem.ops.guard_config import build_guard_config
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = "post-us-east-2"
 ROLE = "arn:aws:iam::111122223333:role/any"
-EMPTY_ARCHIVE = b"PK\x05\x06" + bytes(18)  # a ZIP file of nothing
 
 
 def write_environment(specs: Path, kind: str = "on-demand", **capacity: Any) -> str:
@@ -184,35 +183,11 @@ class Fleet:
         ]
         self.client("cloudwatch").put_metric_data(Namespace=self.guarded.namespace, MetricData=data)
 
-    def make_reaper(self) -> None:
-        """Make the reaper's function, as a deploy of this moment does."""
-        self.client("lambda").create_function(
-            FunctionName=names.guard_function_name(self.environment, "reap"),
-            Role=ROLE,
-            Runtime="python3.13",
-            Handler="h.h",
-            Code={"ZipFile": EMPTY_ARCHIVE},
-        )
-
-    def make_foreign_schedule(self, name: str) -> None:
-        """Put a recurring schedule into the guard's group that raises the fleet and that no lease
-        owns."""
-        payload = {
-            "ClusterName": self.guarded.cluster,
-            "NodegroupName": self.guarded.node_group,
-            "ScalingConfig": {"MinSize": 0, "DesiredSize": 1},
-        }
-        self.client("scheduler").create_schedule(
-            Name=name,
-            GroupName=self.guarded.schedule_group,
-            ScheduleExpression="rate(1 day)",
-            FlexibleTimeWindow={"Mode": "OFF"},
-            Target={
-                "Arn": "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig",
-                "RoleArn": ROLE,
-                "Input": json.dumps(payload),
-            },
-        )
+    def schedules(self) -> list[str]:
+        """Names of those in the guard's group."""
+        group = self.guarded.schedule_group
+        listing = self.client("scheduler").list_schedules(GroupName=group)["Schedules"]
+        return [schedule["Name"] for schedule in listing]
 
     def scale(self, nodes: int) -> None:
         """Raise as somebody would who knows nothing of leases."""

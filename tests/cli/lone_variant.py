@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
+from bucket_specs import folders
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIANT = "qwen-vllm"
@@ -20,11 +21,4 @@ def lone(folder: Path) -> list[str]:
         variant for variant in document["variants"] if variant["name"] == VARIANT
     ]
     (folder / "experiments" / "lone.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
-    return [
-        "--experiment",
-        "lone",
-        "--environments",
-        str(folder / "environments"),
-        "--experiments",
-        str(folder / "experiments"),
-    ]
+    return ["--experiment", "lone", *folders(folder)]

@@ -78,16 +78,6 @@ def test_json_is_one_document_though_the_upload_logs(run, need):
     )
 
 
-def test_each_file_that_is_sent_is_told_on_standard_error(run, need, bucket):
-    _, out, err = run()
-    lines = [
-        line
-        for line in err.splitlines()
-        if f"s3://{bucket}/{need.prefix}/adopted-" in line and '"sent"' in line
-    ]
-    assert (len(lines), "sent" in out) == (34, False)
-
-
 def test_what_is_there_is_left_alone_and_said(run, need, store):
     put_set(store, need.prefix, "run", need.fields)
     before = keys(store)

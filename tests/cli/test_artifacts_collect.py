@@ -12,13 +12,20 @@ from typing import Any
 
 import pytest
 import yaml
-from bucket_specs import ENV, copy_environment, folders, needed, store_needs, write_environment
-from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
+from bucket_specs import (
+    ENV,
+    config_map,
+    copy_environment,
+    folders,
+    needed,
+    referring,
+    store_needs,
+    write_environment,
+)
 from stored_sets import keys, put_lease, put_set
 
 from tandem.artifacts.store import ObjectStore
 from tandem.cli.program import main
-from tandem.declarations import names
 from tandem.declarations.artifact_key import ArtifactKey
 
 pytestmark = pytest.mark.endpoint
@@ -58,21 +65,7 @@ def old_key(mine: Path) -> ArtifactKey:
 
 def write_manifest(mine: Path, fields: dict[str, Any], environment: str = ENV) -> Path:
     """Write a rendered server that carries a key, and the ConfigMap with that key."""
-    reference = {"configMapKeyRef": {"key": "fields.json", "name": "key"}}
-    container = {"name": "admit", "env": [{"name": "TANDEM_ARTIFACT_KEY", "valueFrom": reference}]}
-    pod = {"initContainers": [container], "containers": [{"name": "vllm", "env": []}]}
-    bodies = {
-        "storage": {
-            "kind": "ConfigMap",
-            "metadata": {"name": "key"},
-            "data": {"fields.json": json.dumps(fields)},
-        },
-        "serve": {
-            "kind": "Deployment",
-            "metadata": {"name": "v"},
-            "spec": {"template": {"spec": pod}},
-        },
-    }
+    bodies = {"storage": config_map("key", fields), "serve": referring("v", "key")}
     for stage, body in bodies.items():
         path = mine / "manifests" / environment / "post" / stage / f"{stage}.yaml"
         path.parent.mkdir(parents=True)
@@ -227,27 +220,6 @@ def test_an_unknown_name_to_keep_deletes_nothing(run, store):
     before = keys(store)
     code, _, err = run("--delete", "--keep", "tiny-00000000000")
     assert (code, keys(store), "tiny-000000000000" in err) == (2, before, True)
-
-
-def test_a_versioned_bucket_says_how_long_versions_are_paid(run, mine, store, bucket, monkeypatch):
-    file = mine / "environments" / f"{ENV}.yaml"
-    file.write_text(file.read_text().replace(f"existing_bucket: {bucket}", "noncurrent_days: 12"))
-    monkeypatch.setattr(names, "bucket_name", lambda _: bucket)
-    store.client.put_bucket_versioning(
-        Bucket=store.bucket, VersioningConfiguration={"Status": "Enabled"}
-    )
-    put_set(store, STALE, "run")
-
-    assert "paid for 12 days more (artifacts.noncurrent_days)" in run()[1]
-
-
-def test_who_may_not_delete_is_told_which_right_is_missing(mine, proxy_store, proxy, capsys):
-    put_set(proxy_store, STALE, "run")
-    proxy.use(FaultRule(operation="DeleteObjects", fault=ACCESS_DENIED_FAULT))
-
-    code = main(["artifacts", "gc", "--env", ENV, *folders(mine), "--delete"])
-
-    assert (code, "allow s3:DeleteObject" in capsys.readouterr().err) == (3, True)
 
 
 def test_what_is_rendered_beside_the_files_stays(run, mine, store, tmp_path, monkeypatch):

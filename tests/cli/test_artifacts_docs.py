@@ -50,30 +50,6 @@ def test_every_command_of_the_module_in_the_documents_parses(words):
     parser.parse_args([word for word in words[1:] if word != "..."])
 
 
-def refusals() -> Iterator[str]:
-    """The fixed parts of the messages in the table of refusals."""
-    table = PAGE.split("## When something refuses")[1].split("\n## ")[0]
-    for row in re.findall(r"^\| (.*?) \|", table, flags=re.MULTILINE)[2:]:
-        for message in re.findall(r"`([^`]+)`", row):
-            yield from (
-                part.strip() for part in re.split(r"\.\.\.|\d+", message) if len(part.split()) > 1
-            )
-
-
-def test_every_refusal_of_the_documents_is_in_the_code() -> None:
-    code = (ROOT / "tandem" / "errors.py").read_text() + " ".join(
-        path.read_text()
-        for part in ("artifacts", "aws")
-        for path in (ROOT / "tandem" / part).rglob("*.py")
-    )
-    one_line = re.sub(r'"\s*\n\s*f?"', "", code)
-    fields = {"num_speculative_tokens: artifact", ", deployment"}
-
-    assert [
-        part for part in dict.fromkeys(refusals()) if part not in one_line and part not in fields
-    ] == []
-
-
 def rights() -> dict[str, tuple[list[str], list[str]]]:
     """What the table of rights says: command to actions on the bucket and on its objects."""
     rows = re.findall(r"^\| (`[^|]*) \| (s3:[^|]*) \| (s3:[^|]*) \|$", PAGE, flags=re.MULTILINE)

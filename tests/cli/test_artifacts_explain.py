@@ -4,8 +4,6 @@ differ."""
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +15,6 @@ from stored_sets import put_set
 from tandem.cli.program import main
 from tandem.declarations.artifact_key import ArtifactKey
 
-ROOT = Path(__file__).parent.parent.parent
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -56,28 +53,6 @@ def test_two_variants_differ_in_their_speculation_fields_only(run):
 def test_a_difference_is_told_with_both_values(run):
     out = run("post-drafts-windows/qwen-sd-qwen3-1-7b-k5", "post/qwen-sd-vllm")[1]
     assert out.splitlines()[4:] == ["num_speculative_tokens 5 -> 7"]
-
-
-def test_declared_keys_are_compared_without_boto3(specs):
-    code = (
-        "import sys; from tandem.cli.program import main; main(sys.argv[1:]); "
-        "sys.exit(any(name.split('.')[0] == 'boto3' for name in sys.modules))"
-    )
-    words = [
-        "artifacts",
-        "explain",
-        "--env",
-        ENV,
-        *folders(specs),
-        "post/qwen-vllm",
-        "post/qwen-sd-vllm",
-    ]
-
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, check=False
-    )
-
-    assert done.returncode == 0
 
 
 @pytest.mark.endpoint

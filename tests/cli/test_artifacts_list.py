@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from bucket_specs import (
     ENV,
-    copy_environment,
     folders,
     needed,
     store_needs,
@@ -110,17 +109,6 @@ def test_a_damaged_artifact_is_removed_before_it_compiles_again(run, mine, store
     ]
 
 
-def test_what_another_environment_uses_of_the_bucket_is_not_stale(run, mine, store):
-    copy_environment(mine, "other", "post-drafts-windows")
-    store_needs(store, needed(mine))
-
-    rows_by_name = rows(run)
-    assert {row["state"] for row in rows_by_name.values()} == {"present"}
-    assert ["other:post-drafts-windows/qwen-sd-qwen3-0-6b-k5"] in [
-        row["used_by"] for row in rows_by_name.values()
-    ]
-
-
 def test_an_unreadable_environment_does_not_end_the_list(run, mine):
     (mine / "environments" / "broken.yaml").write_text("region: 1\n")
     code, out, _ = run()
@@ -159,13 +147,6 @@ def test_a_denied_manifest_is_unread_not_removed(mine, proxy_store, proxy, capsy
     )
 
 
-def test_a_denied_bucket_gives_3_and_names_the_missing_right(mine, proxy_store, proxy, capsys):
-    assert proxy_store
-    proxy.use(FaultRule(operation="ListObjectsV2", fault=ACCESS_DENIED_FAULT))
-    code = main(["artifacts", "list", "--env", ENV, *folders(mine)])
-    assert (code, "s3:ListBucket" in capsys.readouterr().err) == (3, True)
-
-
 def test_a_missing_bucket_gives_2_and_names_its_stack(specs, aws, capsys):
     assert aws
     write_environment(specs, "no-such-bucket-anywhere")
@@ -178,16 +159,3 @@ def test_a_missing_bucket_gives_2_and_names_its_stack(specs, aws, capsys):
         "no-such-bucket-anywhere" in err and "does not exist" in err,
         "Traceback" in err,
     ) == (2, True, False)
-
-
-def test_the_region_is_the_environments(run, mine, monkeypatch):
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    seen: list[str] = []
-    monkeypatch.setattr(
-        "tandem.artifacts.inventory.read_inventory",
-        lambda store: seen.append(store.client.meta.region_name) or (),
-    )
-
-    run()
-
-    assert (seen, mine.exists()) == (["us-east-2"], True)

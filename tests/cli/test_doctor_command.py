@@ -11,6 +11,7 @@ from pathlib import Path
 import boto3
 import pytest
 from artifact_fixtures import ACCOUNT, variables
+from bucket_specs import folders
 
 from tandem.cli.program import main
 from tandem.ops.doctor.context import RegistryError
@@ -44,16 +45,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, session: boto3.Session) -> None:
 
 
 def run(specs: Path, *more: str) -> int:
-    return main(
-        [
-            "doctor",
-            "--environments",
-            str(specs / "environments"),
-            "--experiments",
-            str(specs / "experiments"),
-            *more,
-        ]
-    )
+    return main(["doctor", *folders(specs), *more])
 
 
 @pytest.fixture(scope="module")

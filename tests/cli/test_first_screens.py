@@ -24,7 +24,7 @@ from test_runs_command import put_results
 
 from tandem.cli.fleet import format_distance
 
-pytestmark = pytest.mark.endpoint
+pytestmark = [pytest.mark.endpoint, pytest.mark.usefixtures("quick")]
 SCREENS = Path(__file__).parents[1] / "frozen" / "screens"
 CHANGING = (  # what differs from one time to the next, and what stands for it
     (r"\d{2}:\d{2}:\d{2}", "HH:MM:SS"),
@@ -43,11 +43,9 @@ def format_dated_moment(moment, now):
 
 
 @pytest.fixture
-def held(fleet, monkeypatch, capsys):
+def hold_screen(fleet, monkeypatch, capsys):
     """Run a command at 80 columns, and hold what it prints against its file."""
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
-    monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
     monkeypatch.setattr("tandem.cli.run_draft.RUN_CHECKS", frozenset({"fleet"}))
     monkeypatch.setattr("tandem.cli.run_draft.STAGE_CHECKS", frozenset({"stacks"}))
     monkeypatch.setattr("tandem.cli.raise_check.format_moment", format_dated_moment)
@@ -71,53 +69,53 @@ def held(fleet, monkeypatch, capsys):
     return hold
 
 
-def test_status_of_a_parked_fleet(held):
-    held("status_parked", "status")
+def test_status_of_a_parked_fleet(hold_screen):
+    hold_screen("status_parked", "status")
 
 
-def test_runs_that_were(fleet, held):
+def test_runs_that_were(fleet, hold_screen):
     put_run(fleet, make_record(fleet, "old", state="judged", verdict=VERDICT))
-    held("runs_list", "runs")
+    hold_screen("runs_list", "runs")
 
 
-def test_a_run_that_was_judged(fleet, held):
+def test_a_run_that_was_judged(fleet, hold_screen):
     put_run(fleet, make_record(fleet, state="judged", verdict=VERDICT), ENDED_STEPS)
-    held("runs_show_judged", f"runs show {RUN}")
+    hold_screen("runs_show_judged", f"runs show {RUN}")
 
 
-def test_a_run_that_failed(fleet, held):
+def test_a_run_that_failed(fleet, hold_screen):
     put_run(
         fleet, make_record(fleet, state="failed", reason="the node never came"), ENDED_STEPS[:2]
     )
-    held("runs_show_failed", f"runs show {RUN}")
+    hold_screen("runs_show_failed", f"runs show {RUN}")
 
 
-def test_results_of_a_run(fleet, held):
+def test_results_of_a_run(fleet, hold_screen):
     put_results(fleet)
-    held("results_judged", f"results {RUN}")
+    hold_screen("results_judged", f"results {RUN}")
 
 
-def test_a_plan_and_a_run_to_its_verdict(fleet, held):
+def test_a_plan_and_a_run_to_its_verdict(fleet, hold_screen):
     fill_bucket(fleet)
     put_beat(fleet)
     flags = ("--hours", "6", "--run", RUN)
-    held("run_dry_run", "run post", *flags, "--dry-run")
+    hold_screen("run_dry_run", "run post", *flags, "--dry-run")
 
     def finish(_):
         put_run(fleet, make_record(fleet, state="judged", verdict=VERDICT), ENDED_STEPS)
 
     with answering(fleet, finish):
-        held("run_judged", "run post", *flags, "--yes")
+        hold_screen("run_judged", "run post", *flags, "--yes")
 
 
-def test_plan_of_a_staging(fleet, held):
+def test_plan_of_a_staging(fleet, hold_screen):
     put_beat(fleet)
-    held("run_until_stage", "run post", "--until", "stage", "--run", RUN, "--dry-run")
+    hold_screen("run_until_stage", "run post", "--until", "stage", "--run", RUN, "--dry-run")
 
 
-def test_plan_of_a_compile(fleet, held):
+def test_plan_of_a_compile(fleet, hold_screen):
     put_beat(fleet)
-    held(
+    hold_screen(
         "run_until_compile",
         "run post",
         "--until",
@@ -130,5 +128,5 @@ def test_plan_of_a_compile(fleet, held):
     )
 
 
-def test_a_stop_of_a_parked_fleet(held):
-    held("stop_parked", "stop")
+def test_a_stop_of_a_parked_fleet(hold_screen):
+    hold_screen("stop_parked", "stop")

@@ -60,7 +60,7 @@ def front(enforcing: AwsEndpoint) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def deployed(specs: Path, enforcing: AwsEndpoint) -> Fleet:
+def own_fleet(specs: Path, enforcing: AwsEndpoint) -> Fleet:
     """A fleet at 0, and one small stack of the environment's own."""
     fleet = Fleet(endpoint=enforcing, specs=specs, name=write_environment(specs))
     fleet.deploy()
@@ -81,7 +81,7 @@ def deployed(specs: Path, enforcing: AwsEndpoint) -> Fleet:
 
 @pytest.fixture
 def become(
-    deployed: Fleet, front: FaultProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    own_fleet: Fleet, front: FaultProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[[PeopleKind], RolePrincipal]:
     """Let the commands that follow be somebody of a kind."""
     monkeypatch.setattr(
@@ -91,15 +91,15 @@ def become(
 
     def act(kind: PeopleKind) -> RolePrincipal:
         documents = [
-            build_policy(deployed.environment, policy_kind)
+            build_policy(own_fleet.environment, policy_kind)
             for policy_kind in list_policy_kinds(kind)
         ]
         who = create_principal(
-            deployed.endpoint,
+            own_fleet.endpoint,
             *(statement for document in documents for statement in document["Statement"]),
         )
         for name, value in {
-            **deployed.endpoint.client_environment(tmp_path),
+            **own_fleet.endpoint.client_environment(tmp_path),
             **who.environment(front.url),
         }.items():
             monkeypatch.setenv(name, value)
@@ -131,22 +131,22 @@ def stacks(fleet: Fleet) -> list[str]:
 
 
 @pytest.mark.proof
-def test_a_viewer_sees_all_that_status_shows(deployed, become, front, capsys):
+def test_a_viewer_sees_all_that_status_shows(own_fleet, become, front, capsys):
     become("viewer")
-    code = deployed.tandem("status", "--json")
+    code = own_fleet.tandem("status", "--json")
     assert json.loads(capsys.readouterr().out)["unknown"] == {}
     assert (code, asked(front) <= wanted("status")) == (0, True)
 
 
 @pytest.mark.parametrize("kind", ["viewer", pytest.param("engineer", marks=pytest.mark.proof)])
-def test_who_may_not_start_is_denied_and_nothing_is_raised(deployed, become, kind, capsys):
+def test_who_may_not_start_is_denied_and_nothing_is_raised(own_fleet, become, kind, capsys):
     who = become(kind)
 
-    code = deployed.tandem("start", "--hours", "1", "--yes")
+    code = own_fleet.tandem("start", "--hours", "1", "--yes")
 
-    assert (code, deployed.states()) == (3, [])
+    assert (code, own_fleet.states()) == (3, [])
     assert "AccessDenied" in capsys.readouterr().err
-    mine = deployed.guarded
+    mine = own_fleet.guarded
     request = {
         "clusterName": mine.cluster,
         "nodegroupName": mine.node_group,
@@ -156,58 +156,58 @@ def test_who_may_not_start_is_denied_and_nothing_is_raised(deployed, become, kin
         refusal(lambda: who.client("eks").update_nodegroup_config(**request))
         == "AccessDeniedException"
     )
-    assert deployed.states() == []
+    assert own_fleet.states() == []
 
 
-def test_who_may_not_destroy_is_denied_and_nothing_goes(deployed, become, capsys):
+def test_who_may_not_destroy_is_denied_and_nothing_goes(own_fleet, become, capsys):
     who = become("engineer")
 
-    code = deployed.tandem("destroy", "--yes-i-mean", deployed.name)
+    code = own_fleet.tandem("destroy", "--yes-i-mean", own_fleet.name)
 
     assert (code, "denied" in capsys.readouterr().err) == (3, True)
-    name = names.stack_name(deployed.environment, "Observability")
+    name = names.stack_name(own_fleet.environment, "Observability")
     assert refusal(lambda: who.client("cloudformation").delete_stack(StackName=name)).startswith(
         "AccessDenied"
     )
-    assert stacks(deployed) == [name]
+    assert stacks(own_fleet) == [name]
 
 
 @pytest.mark.proof
-def test_an_operator_starts_stops_and_clears(deployed, become, front, capsys):
+def test_an_operator_starts_stops_and_clears(own_fleet, become, front, capsys):
     become("operator")
 
-    start_code = deployed.tandem("start", "--hours", "1", "--yes")
+    start_code = own_fleet.tandem("start", "--hours", "1", "--yes")
     assert (start_code, capsys.readouterr().err) == (0, "")
-    deployed.until(["running"])
+    own_fleet.until(["running"])
     assert asked(front) <= wanted("start")
 
     front.forget()
-    stop_code = deployed.tandem("stop", "--wait")
-    assert (stop_code, deployed.states(), deployed.get(FENCE_KEY)["state"]) == (0, [], "stopping")
+    stop_code = own_fleet.tandem("stop", "--wait")
+    assert (stop_code, own_fleet.states(), own_fleet.get(FENCE_KEY)["state"]) == (0, [], "stopping")
     assert asked(front) <= wanted("stop")
 
     front.forget()
-    assert deployed.tandem("stop", "--release") == 0
-    assert (deployed.get(POINTER_KEY)["run"], asked(front) <= wanted("stop --release")) == (
+    assert own_fleet.tandem("stop", "--release") == 0
+    assert (own_fleet.get(POINTER_KEY)["run"], asked(front) <= wanted("stop --release")) == (
         None,
         True,
     )
 
 
 @pytest.mark.proof
-def test_what_is_protected_is_an_admins_to_destroy(deployed, become, front, capsys):
-    name = names.stack_name(deployed.environment, "Observability")
-    deployed.client("cloudformation").update_termination_protection(
+def test_what_is_protected_is_an_admins_to_destroy(own_fleet, become, front, capsys):
+    name = names.stack_name(own_fleet.environment, "Observability")
+    own_fleet.client("cloudformation").update_termination_protection(
         StackName=name, EnableTerminationProtection=True
     )
-    words = ["--yes-i-mean", deployed.name, "--poll-s", "0.05"]
+    words = ["--yes-i-mean", own_fleet.name, "--poll-s", "0.05"]
 
     become("operator")
-    code = deployed.tandem("destroy", *words)
-    assert (code, stacks(deployed)) == (3, [name])
+    code = own_fleet.tandem("destroy", *words)
+    assert (code, stacks(own_fleet)) == (3, [name])
     assert "UpdateTerminationProtection" in capsys.readouterr().err
 
     become("admin")
-    deployed.tandem("destroy", *words)
-    assert stacks(deployed) == []
+    own_fleet.tandem("destroy", *words)
+    assert stacks(own_fleet) == []
     assert asked(front) <= wanted("destroy", "destroy what is protected")

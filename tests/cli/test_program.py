@@ -33,18 +33,6 @@ def test_help_has_each_command_on_one_line(capsys, monkeypatch):
             assert sum(line.startswith(f"│ {name} ") and text in line for line in lines) == 2
 
 
-@pytest.mark.parametrize("shell", ["zsh"])
-def test_completion_knows_commands_and_flags(shell, capsys):
-    assert main(["completion", shell]) == 0
-
-    script = capsys.readouterr().out
-    assert [
-        word
-        for word in ("simulate", "verify", "gc", "accept-unarmed", "prompts-per-class")
-        if word not in script
-    ] == []
-
-
 @pytest.mark.parametrize(
     "words",
     [

@@ -8,12 +8,13 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, AnswerLossFault, FaultRule
+from fleet_seen import lease_objects
 from fleet_world import Fleet
 
 from rehearsal.aws import fleet_behavior as knobs
@@ -72,13 +73,6 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return act
 
 
-def schedules(fleet: Fleet) -> list[str]:
-    listing = fleet.client("scheduler").list_schedules(GroupName=fleet.guarded.schedule_group)[
-        "Schedules"
-    ]
-    return [schedule["Name"] for schedule in listing]
-
-
 def letters(fleet: Fleet) -> list[Any]:
     sqs = fleet.client("sqs")
     url = sqs.get_queue_url(QueueName=names.dead_letter_queue_name(fleet.environment))["QueueUrl"]
@@ -87,29 +81,6 @@ def letters(fleet: Fleet) -> list[Any]:
         attributes["ApproximateNumberOfMessages"],
         attributes["ApproximateNumberOfMessagesNotVisible"],
     ]
-
-
-def lease(fleet: Fleet, minutes: float) -> None:
-    now = datetime.now(UTC)
-    fleet.put(
-        "runs/r1/lease.json",
-        {
-            "schema": 2,
-            "nodes": 1,
-            "former_label": {},
-            "unarmed": [],
-            "ending": None,
-            "run": "r1",
-            "who": "anna",
-            "experiment": None,
-            "node_label": {},
-            "created": str(now),
-            "deadline": str(now + timedelta(minutes=minutes)),
-            "beats": False,
-            "schedule": "stop-r1",
-        },
-    )
-    fleet.put("lease.json", {"schema": 1, "run": "r1"})
 
 
 # it is proven
@@ -125,7 +96,7 @@ def test_eks_takes_the_call_and_nothing_is_left_behind(fleet, capsys):
     )["updateIds"]
     assert f"(its update {update})" in " ".join(out.split())
     assert "1 ok; exit code 0" in out
-    assert (schedules(fleet), letters(fleet), fleet.states()) == ([], ["0", "0"], [])
+    assert (fleet.schedules(), letters(fleet), fleet.states()) == ([], ["0", "0"], [])
 
 
 def test_the_proof_sends_the_target_of_a_start(fleet, waiting):
@@ -133,7 +104,7 @@ def test_the_proof_sends_the_target_of_a_start(fleet, waiting):
     bodies = []
 
     def read(_: float) -> None:
-        (name,) = schedules(fleet)
+        (name,) = fleet.schedules()
         bodies.append(fleet.client("scheduler").get_schedule(GroupName=group, Name=name))
         raise KeyboardInterrupt
 
@@ -175,14 +146,15 @@ def refused(fleet: Fleet, proxy: FaultProxy) -> int:
 
 
 def test_a_live_lease_is_left_alone(fleet, proxy, capsys):
-    lease(fleet, minutes=60)
+    for key, document in lease_objects(who="anna").items():
+        fleet.put(key, document)
     assert refused(fleet, proxy) == 2
     assert "run r1 of anna has the fleet until" in capsys.readouterr().err
 
 
-def test_another_tools_node_group_is_left_alone(undeployed, proxy):
-    undeployed.deploy(tags={"owner": "somebody"})
-    assert refused(undeployed, proxy) == 2
+def test_another_tools_node_group_is_left_alone(bare_fleet, proxy):
+    bare_fleet.deploy(tags={"owner": "somebody"})
+    assert refused(bare_fleet, proxy) == 2
 
 
 @pytest.mark.parametrize("operation", ["DescribeNodegroup", "DescribeInstances"])
@@ -201,7 +173,7 @@ def test_a_throttled_target_proves_nothing(fleet, capsys):
     text = " ".join(capsys.readouterr().out.split())
     assert "unknown prove-stop" in text
     assert "ThrottlingException: Rate exceeded" in text
-    assert (schedules(fleet), letters(fleet)) == ([], ["0", "0"])
+    assert (fleet.schedules(), letters(fleet)) == ([], ["0", "0"])
 
 
 def test_a_payload_that_eks_refuses_fails(fleet, saying, capsys):
@@ -259,19 +231,6 @@ def test_a_stop_in_the_same_minute_leaves_it_unknown(fleet, waiting, capsys):
     assert calls == [0]
 
 
-@pytest.mark.parametrize(
-    ("operation", "action"),
-    [
-        ("ReceiveMessage", "sqs:ReceiveMessage"),
-    ],
-)
-def test_a_denied_call_names_what_to_allow(fleet, proxy, capsys, operation, action):
-    proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
-    assert fleet.tandem(*PROVE) == 3
-    assert f"allow {action}" in " ".join(capsys.readouterr().out.split())
-    assert schedules(fleet) == []
-
-
 # it is interrupted
 
 
@@ -280,7 +239,7 @@ def test_an_interrupted_proof_leaves_no_schedule(fleet, waiting, how):
     there: list[str] = []
 
     def interrupted(_: float) -> None:
-        there.extend(schedules(fleet))
+        there.extend(fleet.schedules())
         os.kill(os.getpid(), how)
 
     waiting(interrupted)
@@ -292,7 +251,7 @@ def test_an_interrupted_proof_leaves_no_schedule(fleet, waiting, how):
         signal.signal(signal.SIGINT, before)
 
     assert len(there) == 1
-    assert schedules(fleet) == []
+    assert fleet.schedules() == []
 
 
 def test_what_a_lost_answer_left_is_deleted_too(fleet, proxy):
@@ -301,4 +260,4 @@ def test_what_a_lost_answer_left_is_deleted_too(fleet, proxy):
         patch.setattr(stop_proof, "START_DELAY_S", 60.0)
         assert fleet.tandem(*PROVE) == 3
 
-    assert schedules(fleet) == []
+    assert fleet.schedules() == []

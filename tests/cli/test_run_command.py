@@ -8,8 +8,6 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-import yaml
-from doubles.fault_proxy.rules import FaultRule, StatusFault
 from run_records import (
     RUN,
     STEPS,
@@ -31,10 +29,8 @@ from run_records import (
 from tandem.errors import ExternalError
 from tandem.guard.fence import FENCE_KEY
 from tandem.run.run_client import RunClient
-from tandem.run.run_keys import run_record_key, step_key
 
-pytestmark = pytest.mark.endpoint
-UNAVAILABLE = StatusFault(status=503, code="SlowDown")
+pytestmark = [pytest.mark.endpoint, pytest.mark.usefixtures("quick")]
 HOURS = ("--hours", "6")
 ASK = (*HOURS, "--yes", "--run", RUN)
 ENDED_STEPS = tuple(
@@ -45,8 +41,6 @@ ENDED_STEPS = tuple(
 @pytest.fixture
 def ready(fleet, monkeypatch):
     """A fleet whose bucket has all, and whose runner lives."""
-    monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
-    monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
     # all of them are asked in test_run_rights.py
     monkeypatch.setattr("tandem.cli.run_draft.RUN_CHECKS", frozenset({"fleet", "subscriptions"}))
     fill_bucket(fleet)
@@ -136,14 +130,6 @@ def test_a_runner_that_says_nothing_gives_3(ready, capsys, monkeypatch):
     )
 
 
-def test_whoever_does_not_follow_is_told_how_to_come_back(ready, capsys):
-    with answering(ready):
-        code = tandem(ready, "run post", *ASK, "--detach")
-    out = capsys.readouterr().out
-    commands = [f"tandem runs {verb} {RUN} --env {ready.name}" for verb in ("follow", "cancel")]
-    assert (code, [command in out for command in commands]) == (0, [True, True])
-
-
 def interrupt(*_):
     raise KeyboardInterrupt
 
@@ -159,24 +145,6 @@ def test_ctrl_c_leaves_the_run_alone(ready, capsys, monkeypatch):
         True,
     )
     assert not [key for key in list_keys(ready, "requests/") if "cancel" in key]
-
-
-def read_sweep_plan(fleet, capsys, *flags):
-    """The plan of the shipped sweep, on one line."""
-    file = fleet.specs / "environments" / f"{fleet.name}.yaml"
-    file.write_text(
-        yaml.safe_dump({**yaml.safe_load(file.read_text()), "experiments": ["post-drafts-windows"]})
-    )
-    tandem(fleet, "run post-drafts-windows", *HOURS, *flags, "--dry-run")
-    return " ".join(capsys.readouterr().out.split())
-
-
-def test_plan_of_a_sweep_has_the_cost_of_its_items(fleet, capsys):
-    text = read_sweep_plan(fleet, capsys)
-    assert (
-        "tasks sums (400 items): at most 9 min and 5.15 USD for a pair; every candidate and plain"
-        " decoding" in text
-    )
 
 
 def test_a_dry_run_writes_nothing(ready, proxy, capsys):
@@ -255,14 +223,6 @@ def test_bad_input_gives_2_and_what_to_write(flags, words, ready, capsys):
 
 
 @pytest.mark.proof
-def test_every_refusal_is_told_and_the_document_has_the_first(ready, capsys):
-    put_beat(ready, timedelta(hours=1))
-    code = tandem(ready, "run post", "--hours", "9", "--yes", "--json")
-    out, err = capsys.readouterr()
-    assert (code, json.loads(out)["exit_code"], err.count("error: ")) == (2, 2, 2)
-
-
-@pytest.mark.proof
 def test_a_damaged_artifact_is_no_gap(ready, capsys):
     (key,) = [
         key
@@ -305,83 +265,3 @@ def test_what_cannot_be_resumed_is_refused(state, more, words, ready, capsys):
     put_run(ready, make_record(ready, state=state))
     assert tandem(ready, f"{more} --resume {RUN}", *HOURS, "--yes") == 2
     assert words in capsys.readouterr().err
-
-
-def test_json_of_a_run_is_one_document(ready, capsys):
-    with answering(ready, finish(ready, state="void", reason="a second endpoint", verdict="void")):
-        code = tandem(ready, "run post", *ASK, "--json")
-    out, err = capsys.readouterr()
-    document = json.loads(out)
-    assert (code, document["exit_code"], document["state"], document["usd"]) == (
-        4,
-        4,
-        "void",
-        35.76,
-    )
-    assert ([step["step"] for step in document["steps"]], "stage is fine" in err) == (
-        list(STEPS),
-        True,
-    )
-
-
-def follow_over(fleet, monkeypatch, *changes):
-    """Let each change be what the runner writes while the command sleeps; the last one is the run's
-    end."""
-    pending = [
-        *changes,
-        lambda: put_value(
-            fleet, run_record_key(RUN), make_record(fleet, state="ended", reason="end")
-        ),
-    ]
-    monkeypatch.setattr(
-        "tandem.cli.run_timeline.time", SimpleNamespace(sleep=lambda _: pending.pop(0)())
-    )
-    put_run(fleet, make_record(fleet, state="running"), (make_step(0, "preflight"),))
-
-
-def put_step(fleet, index, step, state="done", **fields):
-    return lambda: put_value(
-        fleet, step_key(RUN, index, step), make_step(index, step, state, **fields)
-    )
-
-
-def test_a_log_has_each_step_once(ready, capsys, monkeypatch):
-    follow_over(
-        ready,
-        monkeypatch,
-        put_step(ready, 1, "stage", "running", note="0 of 2 models"),
-        lambda: None,
-        put_step(ready, 1, "stage", "running", note="1 of 2 models"),
-        put_step(ready, 1, "stage", note="2 models"),
-        put_step(ready, 2, "raise", "running"),
-        put_step(ready, 2, "raise", "failed", note="fenced"),
-    )
-    assert tandem(ready, f"runs follow {RUN}") == 1
-    out = capsys.readouterr().out
-    assert [" ".join(line.split()[1:3]) for line in out.splitlines()[:4]] == [
-        "preflight done",
-        "stage begins",
-        "stage done",
-        "raise failed",
-    ]
-    assert "\r" not in out
-
-
-@pytest.mark.proof
-def test_a_runner_that_falls_silent_is_told_once(ready, capsys, monkeypatch):
-    follow_over(
-        ready,
-        monkeypatch,
-        lambda: put_beat(ready, timedelta(minutes=7)),
-        lambda: None,
-        lambda: None,
-    )
-    tandem(ready, f"runs follow {RUN}")
-    assert capsys.readouterr().out.count("the runner has not written for 7 min") == 1
-
-
-def test_a_bucket_that_does_not_answer_is_reported_once(ready, proxy, capsys, monkeypatch):
-    fault = FaultRule(operation="GetObject", fault=UNAVAILABLE)
-    follow_over(ready, monkeypatch, lambda: proxy.use(fault), lambda: None, proxy.use)
-    code = tandem(ready, f"runs follow {RUN}")
-    assert (code, capsys.readouterr().out.count("cannot read the run")) == (1, 1)

@@ -19,13 +19,13 @@ from run_records import (
     put_value,
     tandem,
 )
-from test_people_commands import asked, become, deployed, enforcing, front, wanted
+from test_people_commands import asked, become, enforcing, front, own_fleet, wanted
 
 from tandem.declarations import names
 from tandem.run.round_records import VERDICT_TEXT
 from tandem.run.run_keys import results_prefix
 
-__all__ = ["become", "deployed", "enforcing", "front"]
+__all__ = ["become", "enforcing", "front", "own_fleet"]
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("people")]
 COMMANDS = {
@@ -49,34 +49,34 @@ def put_judged_run(fleet):
 
 
 @pytest.fixture
-def judged(deployed):
+def fleet_with_run(own_fleet):
     """A run that was judged, where policies bind."""
-    put_judged_run(deployed)
-    return deployed
+    put_judged_run(own_fleet)
+    return own_fleet
 
 
-def test_a_viewer_sees_runs_but_no_logs_and_results(judged, become, capsys):
+def test_a_viewer_sees_runs_but_no_logs_and_results(fleet_with_run, become, capsys):
     become("viewer")
-    assert [tandem(judged, command) for command in COMMANDS] == [0, 0, 0, 3, 3]
+    assert [tandem(fleet_with_run, command) for command in COMMANDS] == [0, 0, 0, 3, 3]
     assert capsys.readouterr().err.count("it takes the rights of engineer") == 2
 
 
-def test_an_engineer_brings_results(judged, become, capsys):
+def test_an_engineer_brings_results(fleet_with_run, become, capsys):
     become("engineer")
-    assert tandem(judged, f"results {RUN}") == 0
+    assert tandem(fleet_with_run, f"results {RUN}") == 0
     assert VERDICT in capsys.readouterr().out
 
 
-def test_an_operator_asks_below_the_own_id(judged, become, front):
+def test_an_operator_asks_below_the_own_id(fleet_with_run, become, front):
     become("operator")
     user = (
         boto3.session.Session()
-        .client("sts", region_name=judged.environment.region)
+        .client("sts", region_name=fleet_with_run.environment.region)
         .get_caller_identity()["UserId"]
     )
-    with answering(judged):
-        assert tandem(judged, "run post", *ASK) == 0
-    assert list_keys(judged, "requests/") == [
+    with answering(fleet_with_run):
+        assert tandem(fleet_with_run, "run post", *ASK) == 0
+    assert list_keys(fleet_with_run, "requests/") == [
         f"requests/{user}/mine.answer.json",
         f"requests/{user}/mine.json",
     ]
@@ -94,13 +94,13 @@ def test_an_operator_asks_below_the_own_id(judged, become, front):
 
 
 @pytest.fixture
-def staging(deployed):
+def staging(own_fleet):
     """A runner that lives, a bucket without a model, and a run at work that stages."""
-    put_beat(deployed)
+    put_beat(own_fleet)
     put_run(
-        deployed, make_record(deployed, request=make_request(until="stage", hours=0), leases=())
+        own_fleet, make_record(own_fleet, request=make_request(until="stage", hours=0), leases=())
     )
-    return deployed
+    return own_fleet
 
 
 def test_an_engineer_stages_and_cancels_below_the_own_id(staging, become, front):
@@ -139,9 +139,12 @@ def test_a_viewer_may_not_stage_and_is_told_who_may(staging, become, capsys):
 
 
 @pytest.mark.parametrize("kind", ["viewer", "engineer"])
-def test_who_may_not_run_is_told_who_may(kind, judged, become, capsys):
+def test_who_may_not_run_is_told_who_may(kind, fleet_with_run, become, capsys):
     become(kind)
-    codes = [tandem(judged, "run post", *ASK), tandem(judged, f"runs cancel {RUN}", "--yes")]
-    assert (codes, list_keys(judged, "requests/")) == ([3, 3], [])
+    codes = [
+        tandem(fleet_with_run, "run post", *ASK),
+        tandem(fleet_with_run, f"runs cancel {RUN}", "--yes"),
+    ]
+    assert (codes, list_keys(fleet_with_run, "requests/")) == ([3, 3], [])
     err = capsys.readouterr().err
-    assert names.people_policy_name(judged.environment, "operator") in err
+    assert names.people_policy_name(fleet_with_run.environment, "operator") in err

@@ -3,8 +3,6 @@ fleet yet."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from fleet_world import write_environment
 from run_records import (
@@ -19,27 +17,25 @@ from run_records import (
     tandem,
 )
 
-pytestmark = pytest.mark.endpoint
+pytestmark = [pytest.mark.endpoint, pytest.mark.usefixtures("quick")]
 STAGE = ("--until", "stage")
 COMPILE = ("--until", "compile", "--hours", "6")
 ASK = ("--yes", "--run", RUN)
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
-    monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
+def _fleet_alone(monkeypatch):
     monkeypatch.setattr("tandem.cli.run_draft.RUN_CHECKS", frozenset({"fleet"}))
 
 
 @pytest.fixture
-def unreserved(undeployed):
+def blockless(bare_fleet):
     """An environment of a Capacity Block that nobody has reserved: it has a bucket and a runner,
     and no Fleet."""
-    undeployed.name = write_environment(undeployed.specs, "capacity-block", reservation_id=None)
-    undeployed.deploy(group=False)
-    put_beat(undeployed)
-    return undeployed
+    bare_fleet.name = write_environment(bare_fleet.specs, "capacity-block", reservation_id=None)
+    bare_fleet.deploy(group=False)
+    put_beat(bare_fleet)
+    return bare_fleet
 
 
 def end_run(fleet, state, reason):
@@ -48,18 +44,18 @@ def end_run(fleet, state, reason):
     return lambda request: put_run(fleet, make_record(fleet, request=request, **fields))
 
 
-def test_staging_is_requested_below_its_own_prefix(unreserved):
-    with answering(unreserved):
-        tandem(unreserved, "run post", *STAGE, *ASK, "--detach")
-    key, request = read_request(unreserved)
+def test_staging_is_requested_below_its_own_prefix(blockless):
+    with answering(blockless):
+        tandem(blockless, "run post", *STAGE, *ASK, "--detach")
+    key, request = read_request(blockless)
     assert key.startswith("stage-requests/")
     assert (request.until, request.hours) == ("stage", 0)
 
 
-def test_staging_calls_no_service_of_the_fleet(unreserved, proxy):
+def test_staging_calls_no_service_of_the_fleet(blockless, proxy):
     proxy.forget()
-    with answering(unreserved):
-        tandem(unreserved, "run post", *STAGE, *ASK, "--detach")
+    with answering(blockless):
+        tandem(blockless, "run post", *STAGE, *ASK, "--detach")
     operations = {row.operation for row in proxy.log}
     assert "PutObject" in operations
     assert not {
@@ -72,28 +68,8 @@ def test_staging_calls_no_service_of_the_fleet(unreserved, proxy):
     }
 
 
-def test_staging_says_what_comes_next(unreserved, capsys):
-    with answering(unreserved, end_run(unreserved, "staged", "the bucket has every model")):
-        tandem(unreserved, "run post", *STAGE, *ASK)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-2] == "  staged    the bucket has every model"
-    assert lines[-1] == f"  next      tandem run post --env {unreserved.name} --hours H"
-
-
-def test_a_plan_of_staging_costs_nat_alone(unreserved, capsys):
-    assert tandem(unreserved, "run post", *STAGE, "--dry-run", "--json") == 0
-    plan = json.loads(capsys.readouterr().out)
-    assert (plan["usd"], plan["nodes"], plan["leases"], plan["starts"], plan["stops"]) == (
-        3.13,
-        0,
-        0,
-        [],
-        [],
-    )
-
-
-def test_compiling_without_a_fleet_is_refused(unreserved, capsys):
-    assert tandem(unreserved, "run post", *COMPILE, *ASK) == 2
+def test_compiling_without_a_fleet_is_refused(blockless, capsys):
+    assert tandem(blockless, "run post", *COMPILE, *ASK) == 2
     assert "it has no Fleet stack yet" in capsys.readouterr().err
 
 

@@ -4,7 +4,6 @@ bucket."""
 from __future__ import annotations
 
 import json
-import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -39,14 +38,8 @@ from tandem.run.run_keys import (
 )
 from tandem.run.run_values import JudgmentResult, RoundResult
 
-pytestmark = pytest.mark.endpoint
+pytestmark = [pytest.mark.endpoint, pytest.mark.usefixtures("quick")]
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def _fast(monkeypatch):
-    monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
-    monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
 
 
 def test_an_unreadable_run_hides_no_other(fleet, capsys):
@@ -97,16 +90,6 @@ def test_show_says_where_awss_node_time_is_unknown(fleet, capsys):
     )
 
 
-@pytest.mark.proof
-@pytest.mark.parametrize("verb", ["logs", "cancel"])
-def test_a_run_that_is_not_there_gives_2(verb, fleet, capsys):
-    assert tandem(fleet, f"runs {verb} nothing") == 2
-    assert (
-        f"it has no run nothing\n  change   tandem runs --env {fleet.name} lists them"
-        in capsys.readouterr().err
-    )
-
-
 def test_cancel_asks_and_writes_a_request_of_its_own(fleet, capsys):
     put_run(fleet, make_record(fleet))
     with answering(fleet):
@@ -114,20 +97,6 @@ def test_cancel_asks_and_writes_a_request_of_its_own(fleet, capsys):
     key, request = read_request(fleet)
     assert (code, request.kind, request.run, f"/{RUN}.cancel-" in key) == (0, "cancel", RUN, True)
     assert f"tandem runs follow {RUN} --env {fleet.name}" in capsys.readouterr().out
-
-
-@pytest.mark.proof
-def test_a_cancel_that_the_runner_refuses_gives_2(fleet, capsys):
-    put_run(fleet, make_record(fleet, state="judged"))
-    with answering(
-        fleet,
-        is_accepted=False,
-        reason="run is judged already",
-        change="there is nothing to cancel",
-    ):
-        assert tandem(fleet, f"runs cancel {RUN}", "--yes", "--json") == 2
-    document = json.loads(capsys.readouterr().out)
-    assert (document["error"]["problem"], document["exit_code"]) == ("run is judged already", 2)
 
 
 def put_logged_run(fleet):
@@ -200,13 +169,6 @@ def test_logs_come_from_the_bucket_where_cloudwatch_has_none(fleet, capsys):
     )
 
 
-@pytest.mark.proof
-def test_logs_of_an_unknown_step_are_refused(fleet, capsys):
-    put_logged_run(fleet)
-    assert tandem(fleet, f"runs logs {RUN}", "--step", "judge") == 2
-    assert f"tandem runs show {RUN} --env {fleet.name} names them" in capsys.readouterr().err
-
-
 def put_results(fleet):
     """Two measured rounds of a recorded run, and what the judge made of them."""
     source = ROOT / "tests" / "monitoring" / "measured" / "run"
@@ -277,18 +239,6 @@ def test_results_of_a_run_without_a_verdict_say_why(fleet, capsys):
     put_run(fleet, make_record(fleet, state="ended", reason="the node never came"))
     assert tandem(fleet, f"results {RUN}") == 1
     assert capsys.readouterr().out.startswith("the node never came\n")
-
-
-@pytest.mark.proof
-def test_runs_ask_nothing_of_rules_and_experiments(fleet, capsys):
-    put_run(fleet, make_record(fleet, state="judged"))
-    shutil.rmtree(fleet.specs / "experiments")
-    assert (
-        tandem(fleet, "runs"),
-        tandem(fleet, f"runs show {RUN}"),
-        tandem(fleet, f"results {RUN}"),
-    ) == (0, 0, 0)
-    assert capsys.readouterr().err == ""
 
 
 def list_calls(proxy):

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
-import yaml
-from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from fleet_world import Fleet
 
-from rehearsal.aws.capacity_block import BlockExtension, CapacityBlock
 from tandem.declarations import names
 from tandem.guard.fence import FENCE_KEY
-from tandem.guard.lease import POINTER_KEY, lease_key
+from tandem.guard.lease import lease_key
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
 POST = ("--experiment", "post")
 YES = ("--hours", "2", "--yes")
-
-
-def edit(fleet: Fleet, **capacity: Any) -> None:
-    file = fleet.specs / "environments" / f"{fleet.name}.yaml"
-    document = yaml.safe_load(file.read_text())
-    document["capacity"] |= capacity
-    file.write_text(yaml.safe_dump(document, sort_keys=False))
 
 
 def labels(fleet: Fleet) -> dict[str, str]:
@@ -38,48 +26,9 @@ def labels(fleet: Fleet) -> dict[str, str]:
     return own_labels
 
 
-def started(fleet: Fleet, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
-    assert fleet.tandem("start", *YES, "--json", *more) == 0
-    document: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return document
-
-
-def schedules(fleet: Fleet) -> list[str]:
-    group = fleet.guarded.schedule_group
-    return [
-        schedule["Name"]
-        for schedule in fleet.client("scheduler").list_schedules(GroupName=group)["Schedules"]
-    ]
-
-
-def test_a_start_leaves_a_lease_and_a_one_shot_stop(fleet, capsys):
-    document = started(fleet, capsys, *POST)
-
-    lease = fleet.get(lease_key(document["run"]))
-    assert (fleet.get(POINTER_KEY)["run"], lease["experiment"], lease["beats"]) == (
-        document["run"],
-        "post",
-        False,
-    )
-    assert schedules(fleet) == [lease["schedule"]]
-    deadline = datetime.fromisoformat(document["deadline"])
-    assert abs(deadline - datetime.now(UTC) - timedelta(hours=2)) < timedelta(minutes=1)
-
-
-def test_an_experiments_variants_are_admitted_as_far_as_devices_go(fleet, capsys):
-    started(fleet, capsys, *POST)
-    assert labels(fleet) == {"raise.tandem/qwen-vllm": "post", "raise.tandem/qwen-sd-vllm": "post"}
-
-
-def test_variants_without_room_are_named(fleet, capsys):
-    file = fleet.specs / "environments" / f"{fleet.name}.yaml"
-    file.write_text(file.read_text().replace("- post\n", "- post-drafts-windows\n"))
-    document = started(fleet, capsys, "--experiment", "post-drafts-windows")
-    assert (len(document["labels"]), bool(document["waiting"])) == (2, True)
-
-
 def test_compile_admits_compile_jobs_and_no_server(fleet, capsys):
-    document = started(fleet, capsys, *POST, "--compile")
+    assert fleet.tandem("start", *YES, *POST, "--compile", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
     assert document["labels"] == labels(fleet) == {"compile.tandem/experiment": "post"}
 
 
@@ -118,13 +67,13 @@ def make_unarmed(fleet: Fleet, *, budget: str = "armed") -> None:
         ),
     ],
 )
-def test_an_unarmed_stop_refuses_with_both_ways_out(budget, words, undeployed, capsys):
-    make_unarmed(undeployed, budget=budget)
+def test_an_unarmed_stop_refuses_with_both_ways_out(budget, words, bare_fleet, capsys):
+    make_unarmed(bare_fleet, budget=budget)
 
-    code = undeployed.tandem("start", *YES)
+    code = bare_fleet.tandem("start", *YES)
 
     out, err = capsys.readouterr()
-    assert (code, out, undeployed.states(), schedules(undeployed)) == (2, "", [], [])
+    assert (code, out, bare_fleet.states(), bare_fleet.schedules()) == (2, "", [], [])
     assert [
         word
         for word in (*words, "fix it: deploy the stack Guard", "--accept-unarmed")
@@ -132,17 +81,17 @@ def test_an_unarmed_stop_refuses_with_both_ways_out(budget, words, undeployed, c
     ] == []
 
 
-def test_an_accepted_unarmed_stop_is_in_the_lease(undeployed, capsys):
-    make_unarmed(undeployed, budget="missing")
+def test_an_accepted_unarmed_stop_is_in_the_lease(bare_fleet, capsys):
+    make_unarmed(bare_fleet, budget="missing")
 
-    code = undeployed.tandem("start", *YES, "--accept-unarmed", "--run", "mine")
+    code = bare_fleet.tandem("start", *YES, "--accept-unarmed", "--run", "mine")
 
     out = " ".join(capsys.readouterr().out.split())
-    assert (code, undeployed.get(lease_key("mine"))["unarmed"]) == (0, ["reaper", "budget"])
+    assert (code, bare_fleet.get(lease_key("mine"))["unarmed"]) == (0, ["reaper", "budget"])
     assert "reaper NOT ARMED: silent" in out
     assert "unarmed accepted, and written into the lease: reaper, budget" in out
-    undeployed.until(["running"])
-    undeployed.tandem("status")
+    bare_fleet.until(["running"])
+    bare_fleet.tandem("status")
     assert "unarmed accepted: reaper, budget" in " ".join(capsys.readouterr().out.split())
 
 
@@ -197,8 +146,6 @@ def test_an_interrupted_start_says_how_to_end_the_fleet(fleet, capsys, monkeypat
 @pytest.mark.parametrize(
     ("flags", "word"),
     [
-        (("--hours", "9"), "guard.max_hours"),
-        (("--nodes", "3"), "capacity.nodes"),
         (("--variants", "qwen-vllm"), "add --experiment NAME"),
         ((*POST, "--variants", "fast"), "name some of: qwen-vllm, qwen-sd-vllm"),
     ],
@@ -212,57 +159,6 @@ def test_bad_flags_give_2_and_what_to_write(flags, word, fleet, capsys):
     )
 
 
-def block(fleet: Fleet, begins: timedelta, ends: timedelta) -> None:
-    now = datetime.now(UTC).replace(second=0, microsecond=0)
-    window = {
-        word: f"{now + at:%Y-%m-%dT%H:%M:%SZ}" for word, at in (("starts", begins), ("ends", ends))
-    }
-    edit(fleet, kind="capacity-block", reservation_id="cr-0123456789abcdef0", block=window)
-
-
-def test_an_extended_block_takes_a_lease_beyond_its_end(undeployed, capsys):
-    block(undeployed, timedelta(hours=-20), timedelta(hours=1))
-    undeployed.deploy()
-    undeployed.looked()
-    own_block = undeployed.environment.capacity.block
-    extension = BlockExtension(
-        ends=own_block.ends + timedelta(days=1),
-        purchased=own_block.starts,
-        status="payment-succeeded",
-    )
-    sold_block = CapacityBlock(
-        starts=own_block.starts, ends=own_block.ends, extensions=(extension,)
-    )
-    undeployed.endpoint.set_blocks({"cr-0123456789abcdef0": sold_block})
-
-    code = undeployed.tandem("start", *YES)
-
-    out = " ".join(capsys.readouterr().out.split())
-    assert (code, "is active, by EC2 from" in out) == (0, True)
-    assert (
-        f"capacity.block says {own_block.starts:%Y-%m-%dT%H:%M:%SZ} to"
-        f" {own_block.ends:%Y-%m-%dT%H:%M:%SZ}, EC2" in out
-    )
-
-
-@pytest.mark.parametrize(
-    ("service", "operation"),
-    [
-        ("s3", "GetObject"),
-        ("scheduler", "CreateSchedule"),
-        ("eks", "UpdateNodegroupConfig"),
-    ],
-)
-def test_what_is_denied_gives_3_and_raises_nothing(service, operation, fleet, proxy, capsys):
-    proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
-
-    code = fleet.tandem("start", *YES)
-
-    err = capsys.readouterr().err
-    assert (code, "AccessDenied" in err, "Traceback" in err, fleet.states()) == (3, True, False, [])
-    assert service
-
-
 def test_a_fence_refuses_before_any_plan_is_shown(fleet, capsys):
     fleet.tandem("stop", "--why", "maintenance")
     capsys.readouterr()
@@ -274,11 +170,11 @@ def test_a_fence_refuses_before_any_plan_is_shown(fleet, capsys):
 
 
 @pytest.mark.parametrize("group", [None, False], ids=["never deployed", "half deployed"])
-def test_what_is_not_deployed_is_not_raised(group, undeployed, capsys):
+def test_what_is_not_deployed_is_not_raised(group, bare_fleet, capsys):
     if group is not None:
-        undeployed.deploy(group=group)
+        bare_fleet.deploy(group=group)
 
-    code = undeployed.tandem("start", *YES)
+    code = bare_fleet.tandem("start", *YES)
 
     err = capsys.readouterr().err
     assert (code, "Traceback" in err) == (2, False)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -105,25 +103,6 @@ def test_the_budget_of_a_starter_follows_its_price(tmp_path):
     assert compute_budget_usd(environment) == math.ceil(7 * 2.235 * (8 + 20 / 60))
 
 
-def test_dear_watching_names_the_budget_that_would_fit(tmp_path):
-    write(tmp_path, "--type", "trn2.3xlarge", "--kind", "spot")
-    path = tmp_path / "environments" / "mine.yaml"
-    text = filled(path.read_text(), "trn2.3xlarge").replace("budget_usd: null", "budget_usd: 2000")
-    path.write_text(text)
-
-    (fault,) = [
-        row
-        for row in read_inputs(selection(tmp_path)).faults
-        if row.path == "observability.monthly_limit_usd"
-    ]
-    budget_usd = re.search(r"lower guard\.budget_usd to (\d+)", fault.change)[1]
-    path.write_text(text.replace("budget_usd: 2000", f"budget_usd: {budget_usd}"))
-
-    assert "observability.monthly_limit_usd" not in {
-        row.path for row in read_inputs(selection(tmp_path)).faults
-    }
-
-
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
@@ -140,16 +119,6 @@ def test_what_is_not_sold_is_refused_with_what_is(tmp_path, flags, said, capsys)
     assert list(tmp_path.rglob("*.yaml")) == []
 
 
-def test_an_unlisted_region_is_a_warning(tmp_path, capsys):
-    write(tmp_path, "--type", "trn2.3xlarge", "--kind", "spot", "--region", "us-west-2")
-    path = tmp_path / "environments" / "mine.yaml"
-    path.write_text(filled(path.read_text()))
-    capsys.readouterr()
-
-    assert main(["check", "mine", *folders(tmp_path)]) == 0
-    assert "us-west-2, not listed for trn2.3xlarge" in capsys.readouterr().err
-
-
 def test_check_tells_each_placeholder_in_one_line(tmp_path, capsys):
     write(tmp_path)
     capsys.readouterr()
@@ -159,15 +128,3 @@ def test_check_tells_each_placeholder_in_one_line(tmp_path, capsys):
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("fill in: ")]
     assert (code, len(lines)) == (2, 5)
     assert lines[0].endswith("mine.yaml:4: account: 12 digits in quotes")
-
-
-def test_another_type_than_the_price_is_of_is_noticed(tmp_path, capsys):
-    write(tmp_path)
-    path = tmp_path / "environments" / "mine.yaml"
-    path.write_text(filled(path.read_text()).replace("kind: capacity-block", "kind: on-demand"))
-    capsys.readouterr()
-
-    main(["check", "--json", "mine", *folders(tmp_path)])
-
-    rules = {fault["rule"] for fault in json.loads(capsys.readouterr().out)["faults"]}
-    assert "price-own" in rules

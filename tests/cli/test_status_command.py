@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
+from fleet_seen import fence_objects, lease_objects
 from fleet_world import Fleet, write_environment
 
-from rehearsal.aws import fleet_behavior as knobs
 from tandem.guard.fence import FENCE_KEY
-from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.ops.people.rights import list_command_calls
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
-INPUT = (
-    '{"ClusterName": "c", "NodegroupName": "n", "ScalingConfig": {"MinSize": 0, "DesiredSize": 0}}'
-)
-NOW = datetime.now(UTC)
 
 
 def seen(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -29,72 +23,13 @@ def seen(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return document
 
 
-def lease(fleet: Fleet, *, hours: float, beats: bool = False) -> None:
-    fleet.put(POINTER_KEY, {"schema": 1, "run": "r1"})
-    fleet.put(
-        lease_key("r1"),
-        {
-            "schema": 2,
-            "nodes": 1,
-            "former_label": {},
-            "unarmed": [],
-            "ending": None,
-            "run": "r1",
-            "who": "arn:aws:iam::111122223333:user/ana",
-            "experiment": "post",
-            "node_label": {},
-            "created": NOW.isoformat(),
-            "deadline": (NOW + timedelta(hours=hours)).isoformat(),
-            "beats": beats,
-            "schedule": "stop-r1",
-        },
-    )
-
-
-def fence(fleet: Fleet, state: str = "stopping") -> None:
-    fields = {
-        "schema": 1,
-        "state": state,
-        "who": "ana",
-        "why": "enough",
-        "run": "r1",
-        "at": NOW.isoformat(),
-    }
-    lists = {"instances": [], "terminated": [], "suspended": []}
-    fleet.put(
-        FENCE_KEY, {**fields, **lists, "passes": 0, "last_look": None, "told": "", "told_at": None}
-    )
-
-
-def schedule(fleet: Fleet, at: datetime) -> None:
-    fleet.client("scheduler").create_schedule(
-        Name="stop-r1",
-        GroupName=fleet.guarded.schedule_group,
-        ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
-        FlexibleTimeWindow={"Mode": "OFF"},
-        Target={
-            "Arn": "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig",
-            "Input": INPUT,
-            "RoleArn": fleet.guarded.scheduler_role_arn,
-        },
-    )
-
-
-def test_money_is_hours_since_launch_times_the_declared_price(fleet, capsys):
-    fleet.endpoint.set_fleet(
-        knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, older_s=7200)
-    )
-    fleet.scale(2)
-
-    document = seen(fleet, capsys)
-
-    assert document["node_hours"] == pytest.approx(4, abs=0.05)
-    assert document["usd"] == pytest.approx(4 * 35.76, abs=2)
-    assert document["usd_per_hour_date"] == "2026-05-31"
+def lease(fleet: Fleet) -> None:
+    for key, document in lease_objects().items():
+        fleet.put(key, document)
 
 
 def test_a_live_lease_without_its_schedule_needs_attention(fleet, capsys):
-    lease(fleet, hours=2)
+    lease(fleet)
     fleet.scale(1)
 
     document = seen(fleet, capsys)
@@ -106,9 +41,9 @@ def test_a_live_lease_without_its_schedule_needs_attention(fleet, capsys):
 
 
 def test_after_a_stop_the_bill_stays(fleet, capsys):
-    lease(fleet, hours=2)
+    lease(fleet)
     fleet.looked(2.98, 2.98)
-    fence(fleet, "stopped")
+    fleet.put(FENCE_KEY, fence_objects(state="stopped")[FENCE_KEY])
 
     document = seen(fleet, capsys)
 
@@ -147,12 +82,12 @@ def test_alarms_of_a_longer_name_are_not_shown(fleet):
     assert fleet.tandem("status") == 0
 
 
-def test_a_node_group_of_another_tool_is_not_owned(undeployed, capsys):
-    undeployed.deploy(tags={"owner": "eksctl"})
-    undeployed.looked()
-    undeployed.scale(1)
+def test_a_node_group_of_another_tool_is_not_owned(bare_fleet, capsys):
+    bare_fleet.deploy(tags={"owner": "eksctl"})
+    bare_fleet.looked()
+    bare_fleet.scale(1)
 
-    document = seen(undeployed, capsys)
+    document = seen(bare_fleet, capsys)
 
     assert (document["exit_code"], document["owned"], document["instances"][0]["is_ours"]) == (
         1,
@@ -182,7 +117,7 @@ def test_what_is_denied_is_unknown_with_its_right(service, operation, fleet, pro
     if kind == "capacity-block":
         fleet.name = write_environment(fleet.specs, kind, reservation_id="cr-0123456789abcdef0")
         fleet.deploy()
-    lease(fleet, hours=2)
+    lease(fleet)
     proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
 
     code = fleet.tandem("status")
@@ -192,11 +127,11 @@ def test_what_is_denied_is_unknown_with_its_right(service, operation, fleet, pro
     assert RIGHTS.get(operation, f"{service}:{operation}") in text
 
 
-def test_a_denied_cluster_leaves_open_what_is_deployed(undeployed, proxy, capsys):
-    undeployed.deploy(group=False)
+def test_a_denied_cluster_leaves_open_what_is_deployed(bare_fleet, proxy, capsys):
+    bare_fleet.deploy(group=False)
     proxy.use(FaultRule(operation="DescribeCluster", fault=ACCESS_DENIED_FAULT))
 
-    document = seen(undeployed, capsys)
+    document = seen(bare_fleet, capsys)
 
     assert (
         document["exit_code"],
@@ -210,7 +145,7 @@ def test_a_denied_cluster_leaves_open_what_is_deployed(undeployed, proxy, capsys
 
 
 def test_every_call_is_one_of_the_declared(fleet, proxy):
-    lease(fleet, hours=2)
+    lease(fleet)
 
     fleet.tandem("status")
 

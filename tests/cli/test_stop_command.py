@@ -11,11 +11,8 @@ from typing import Any
 import pytest
 from doubles.fault_proxy.rules import (
     ACCESS_DENIED_FAULT,
-    THROTTLING_FAULT,
-    AnswerCutFault,
     DropFault,
     FaultRule,
-    StatusFault,
 )
 from fleet_world import Fleet
 
@@ -24,8 +21,6 @@ from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
-# EKS takes 0 and ends nobody
-LASTING = knobs.FleetBehavior(start_delay_s=0.05, keeps_surplus=True, stop_delay_s=0.05)
 
 
 def size(fleet: Fleet) -> int:
@@ -36,21 +31,11 @@ def size(fleet: Fleet) -> int:
     return int(answer["nodegroup"]["scalingConfig"]["desiredSize"])
 
 
-def test_a_stop_leaves_a_fence_with_who_and_why(fleet):
-    fleet.scale(1)
+def test_a_reaper_that_is_silent_is_not_promised(bare_fleet, capsys):
+    bare_fleet.deploy()
+    bare_fleet.scale(1)
 
-    fleet.tandem("stop", "--why", "the bench hangs")
-
-    fence = fleet.get(FENCE_KEY)
-    assert (fence["state"], fence["why"]) == ("stopping", "the bench hangs")
-    assert fence["who"].startswith("arn:aws:iam::111122223333:")
-
-
-def test_a_reaper_that_is_silent_is_not_promised(undeployed, capsys):
-    undeployed.deploy()
-    undeployed.scale(1)
-
-    code = undeployed.tandem("stop")
+    code = bare_fleet.tandem("stop")
 
     out = " ".join(capsys.readouterr().out.split())
     assert (
@@ -172,34 +157,34 @@ def test_credentials_of_another_account_touch_nothing(fleet, proxy, capsys, monk
     assert {instance.operation for instance in proxy.log} == {"GetCallerIdentity"}
 
 
-def test_an_environment_that_was_never_deployed_has_nothing_to_stop(undeployed, capsys):
-    code = undeployed.tandem("stop")
+def test_an_environment_that_was_never_deployed_has_nothing_to_stop(bare_fleet, capsys):
+    code = bare_fleet.tandem("stop")
     assert (code, "nothing to stop" in capsys.readouterr().err) == (2, True)
 
 
-def test_a_destroyed_environment_whose_bucket_stayed_has_nothing_to_stop(undeployed, capsys):
-    undeployed.client("s3").create_bucket(
-        Bucket=undeployed.guarded.bucket,
+def test_a_destroyed_environment_whose_bucket_stayed_has_nothing_to_stop(bare_fleet, capsys):
+    bare_fleet.client("s3").create_bucket(
+        Bucket=bare_fleet.guarded.bucket,
         CreateBucketConfiguration={"LocationConstraint": "us-east-2"},
     )
 
-    code = undeployed.tandem("stop")
+    code = bare_fleet.tandem("stop")
 
     err = capsys.readouterr().err
     assert (
         code,
         "nothing to stop" in err,
-        f"tandem stop --env {undeployed.name} --release" in err,
+        f"tandem stop --env {bare_fleet.name} --release" in err,
     ) == (2, True, True)
 
 
-def test_nobody_waits_for_the_end_of_what_is_anothers(undeployed, monkeypatch):
-    undeployed.deploy(tags={"owner": "eksctl"})
-    undeployed.scale(1)
+def test_nobody_waits_for_the_end_of_what_is_anothers(bare_fleet, monkeypatch):
+    bare_fleet.deploy(tags={"owner": "eksctl"})
+    bare_fleet.scale(1)
     pauses: list[float] = []
     monkeypatch.setattr("tandem.cli.stop.time", SimpleNamespace(sleep=pauses.append))
 
-    assert (undeployed.tandem("stop", "--wait"), undeployed.states(), len(pauses)) == (
+    assert (bare_fleet.tandem("stop", "--wait"), bare_fleet.states(), len(pauses)) == (
         3,
         ["running"],
         1,
@@ -215,10 +200,7 @@ def test_who_may_not_stop_is_told_to_deploy_guard(fleet, proxy, capsys):
 
 STS_FAULTS = {
     "dropped": DropFault(),
-    "503": StatusFault(status=503, code="ServiceUnavailable"),
-    "throttled": THROTTLING_FAULT,
     "denied": ACCESS_DENIED_FAULT,
-    "half an answer": AnswerCutFault(),
 }
 
 
@@ -281,20 +263,6 @@ def test_an_end_leaves_no_lease_and_no_fence(fleet, capsys):
         True,
     )
     assert fleet.tandem("start", "--hours", "2", "--yes", "--run", "second") == 0
-
-
-def test_an_interrupted_end_says_how_it_goes_on(fleet, capsys, monkeypatch):
-    fleet.endpoint.set_fleet(LASTING)
-    fleet.tandem(*END)
-    fleet.until(["running"])
-    monkeypatch.setattr("tandem.cli.stop.time", SimpleNamespace(sleep=interrupted))
-
-    code = fleet.tandem("stop", "--end", "--run", "mine")
-
-    assert (
-        code,
-        f"tandem stop --end --env {fleet.name} --run mine" in capsys.readouterr().err,
-    ) == (130, True)
 
 
 def test_a_run_is_named_with_end_alone(fleet, capsys):

@@ -3,12 +3,10 @@ held to a limit."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 from bucket_specs import folders
 
 from tandem.cli.inputs import read_legal_inputs
@@ -40,27 +38,6 @@ def limited(specs: Path, usd: str) -> None:
     edit(specs, f"environments/{POST}.yaml", "monthly_limit_usd: 300", f"monthly_limit_usd: {usd}")
 
 
-def test_show_marks_prices_that_nobody_verified(specs, capsys):
-    main(["show", "--verbose", POST, *folders(specs)])
-
-    lines = capsys.readouterr().out.splitlines()
-    (bench,) = [line for line in lines if "metrics of the bench" in line]
-    (key,) = [line for line in lines if "keys of logs" in line]
-    assert ("?" in bench, "?" in key) == (True, False)
-    assert any("price not verified" in line for line in lines)
-
-
-def test_check_says_it_to_programs_too(specs, capsys):
-    main(["check", "--json", POST, *folders(specs)])
-
-    document = json.loads(capsys.readouterr().out)["watching"][POST]
-    assert document["limit_usd"] == 300
-    assert document["usd"] == pytest.approx(
-        sum(part["usd"] for part in document["parts"]), abs=0.01
-    )
-    assert {part["is_verified"] for part in document["parts"]} == {True, False}
-
-
 def test_more_than_the_limit_is_refused_at_its_key(specs, capsys):
     limited(specs, "100")
 
@@ -74,25 +51,6 @@ def test_more_than_the_limit_is_refused_at_its_key(specs, capsys):
     assert "what watching may cost in a month" in choices
     assert "raise it, or declare fewer variants" in change
     assert "metrics of the bench" in change
-
-
-def test_a_huge_sweep_exceeds_the_default_limit(specs, capsys):
-    windows = ", ".join(map(str, range(2, 65)))
-    edit(specs, "experiments/dev.yaml", "max_prompt_tokens: 384", "max_prompt_tokens: 300")
-    edit(
-        specs,
-        "experiments/dev.yaml",
-        "schedule: interleaved",
-        "schedule: interleaved\nconcurrency: [4]\ngoodput: {tpot_ms: 50}\n"
-        "sweep: {prefix: many, mode: fused, drafts: [Qwen/Qwen3-0.6B, Qwen/Qwen3-1.7B], "
-        f"num_speculative_tokens: [{windows}]}}",
-    )
-
-    code = main(["check", "dev-trn2-3xlarge", *folders(specs)])
-
-    error = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("error"))
-    assert code == 2
-    assert error.endswith(f"dev-trn2-3xlarge.yaml: {LIMIT}: got 150")
 
 
 REFERENCE = """reference:
@@ -144,19 +102,4 @@ def test_more_alarms_than_a_template_takes_are_refused(variants, *, refused):
 
     assert [(fault.path, fault.severity) for fault in faults] == (
         [("experiments", "refusal")] if refused else []
-    )
-
-
-def test_without_container_insights_check_says_that_no_server_is_watched(specs, capsys):
-    file = specs / "environments" / f"{POST}.yaml"
-    document = yaml.safe_load(file.read_text())
-    document["observability"] = {**document.get("observability", {}), "container_insights": False}
-    file.write_text(yaml.safe_dump(document, sort_keys=False))
-
-    main(["check", POST, *folders(specs), "--json"])
-
-    gaps = json.loads(capsys.readouterr().out)["watching"][POST]["unwatched"]
-    assert any(
-        sentence.startswith("No server is watched for being ready, and nothing is muted")
-        for sentence in gaps
     )
