@@ -7,7 +7,7 @@ from pathlib import Path
 import load
 import pytest
 import real
-from between_marks import COLUMNS, find_document, marks, wrapped, write_between
+from between_marks import find_document, marks, write_between
 
 from tandem.errors import InputError
 
@@ -26,13 +26,6 @@ def test_only_what_stands_between_the_marks_is_written(document: Path) -> None:
     assert document.read_text() == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
 
 
-def test_marks_of_another_name_are_left_alone(document: Path) -> None:
-    before = document.read_text()
-    with pytest.raises(InputError, match="no place for accuracy"):
-        write_between("accuracy", "new", document)
-    assert document.read_text() == before
-
-
 @pytest.mark.parametrize("missing", [BEGIN, END])
 def test_a_document_with_one_of_the_marks_alone_is_left_alone(document: Path, missing: str) -> None:
     document.write_text(document.read_text().replace(missing, ""))
@@ -42,21 +35,6 @@ def test_a_document_with_one_of_the_marks_alone_is_left_alone(document: Path, mi
         write_between("bursts", "new", document)
 
     assert document.read_text() == before
-
-
-def test_long_prose_is_wrapped_and_says_the_same(document: Path) -> None:
-    prose = " ".join(["word"] * 60)
-
-    write_between("bursts", f"- {prose}", document)
-
-    lines = document.read_text().split(f"{BEGIN}\n")[1].split(f"\n{END}")[0].splitlines()
-    assert (max(map(len, lines)) <= COLUMNS, len(lines)) == (True, 3)
-    assert " ".join(" ".join(lines).split()) == f"- {prose}"
-
-
-def test_no_line_ends_inside_of_a_code_span() -> None:
-    command = "`" + " ".join(["--flag"] * 12) + "`"
-    assert command in wrapped(f"{'word ' * 20}{command} {'word ' * 20}")
 
 
 def test_figures_without_a_page_are_refused() -> None:

@@ -8,7 +8,6 @@ import pytest
 from browser import PAINT_MS, list_faults
 
 FINE: dict[str, Any] = {"paint_ms": 200.0, "too_wide": 0, "wider": []}
-PAGE = "file:///page.html"
 
 
 @pytest.mark.parametrize(

@@ -6,21 +6,6 @@ import sysconfig
 from pathlib import Path
 
 import first_minute
-import pytest
-
-
-@pytest.mark.parametrize(
-    ("line", "extra", "places"),
-    [
-        ("numpy<3,>=2.4.6", "", [("numpy", "")]),
-        ('boto3<2,>=1.43.106; extra == "aws"', "aws", [("boto3", "")]),
-        ('boto3<2,>=1.43.106; extra == "aws"', "", []),
-        ('tandem[aws]; extra == "all"', "all", [("tandem", ""), ("tandem", "aws")]),
-        ("typing_extensions>=4; python_version >= '3'", "", [("typing-extensions", "")]),
-    ],
-)
-def test_a_requirement_counts_where_its_extra_is_asked_for(line, extra, places):
-    assert list(first_minute.list_needed_places(line, extra)) == places
 
 
 def test_each_package_counts_to_the_first_group_that_needs_it(monkeypatch):

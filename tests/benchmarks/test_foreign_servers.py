@@ -84,10 +84,6 @@ def logging(folder: Path, requests: int) -> ForeignServer:
     return ForeignServer(name="s", command=(), log="log", read_tpots_ms=read_xpyd_sim_log)
 
 
-def test_log_is_read_from_its_end(tmp_path: Path) -> None:
-    assert read_logged_ms(logging(tmp_path, 4), tmp_path, 3) == 12.0
-
-
 def test_log_that_lacks_requests_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ForeignError, match="holds 2 of 3 requests"):
         read_logged_ms(logging(tmp_path, 2), tmp_path, 3)

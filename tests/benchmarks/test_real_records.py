@@ -14,7 +14,6 @@ import real_table
 from real_records import FACTS, PACKED, keep_records, restore_records
 
 RECORDED = Path(__file__).parent / "real_run"
-MOST_BYTES = 10**6
 
 
 @pytest.fixture(scope="module")

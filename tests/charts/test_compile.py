@@ -3,7 +3,6 @@ middle."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,14 +18,12 @@ from chart_cases import (
     render_charts,
     stages,
     templates,
-    variant,
 )
 
 from charts import build_charts
 from charts.compile import TRANSFER_S
 from tandem.artifacts.driver.program import LINGER_TIMEOUT_S
 from tandem.declarations import names
-from tandem.declarations.compile_command import build_compile_command
 from tandem.declarations.experiment import CompileSettings, Experiment
 
 Spec = dict[str, Any]
@@ -71,23 +68,6 @@ def test_variants_that_share_an_artifact_share_its_compile() -> None:
         "qwen-vllm,control",
         "qwen-sd-vllm",
     ]
-
-
-@each_experiment
-def test_the_driver_runs_what_the_runtime_is_spelt_for(environment: str, experiment: str) -> None:
-    record = EXPERIMENTS[experiment]
-    for _, spec, first in jobs(environment, experiment):
-        how = build_compile_command(record, variant(record, first), CATALOGUE)
-        result = steps(spec)["compile"]
-        at = result["args"].index("--")
-        before = result["args"][:at]
-
-        assert result["command"] == ["python", "/work/driver.pyz"]
-        assert tuple(result["args"][at + 1 :]) == how.command + how.arguments
-        assert variables(result) == how.environment
-        assert json.loads(variables(steps(spec)["upload"])["TANDEM_UNPROVEN"]) == list(how.unproven)
-        health = {"native": "http://127.0.0.1:8000/health", "nxdi-v0": None}[record.runtime]
-        assert (flag(before, "--until-healthy") if "--until-healthy" in before else None) == health
 
 
 def test_the_job_has_an_hour_beyond_the_compilers_and_its_lease_is_as_long() -> None:

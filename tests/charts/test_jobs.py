@@ -6,7 +6,7 @@ import calendar
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, EXPERIMENTS, HOSTED, objects, of_kind, stages
+from chart_cases import HOSTED, objects, of_kind
 
 Object = dict[str, Any]
 JOBS = [
@@ -29,14 +29,3 @@ def test_no_schedule_starts_it(body: Object) -> None:
     assert (minute, hour, weekday) == ("0", "0", "*")
     assert int(day) > max(calendar.monthrange(year, int(month))[1] for year in range(2026, 2034))
     assert body["metadata"]["annotations"]["argocd.argoproj.io/ignore-healthcheck"] == "true"
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_there_is_a_staging_for_each_model(environment: str, experiment: str) -> None:
-    spec = EXPERIMENTS[experiment]
-    stage = stages(environment, experiment)["stage"]
-
-    targets = {spec.target} | {variant.draft for variant in spec.all_variants() if variant.draft}
-    assert {body["metadata"]["annotations"]["tandem/model"] for body in stage} == {
-        CATALOGUE.models[model].full_id() for model in targets
-    }

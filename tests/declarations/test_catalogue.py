@@ -59,16 +59,6 @@ def test_runtimes_read_exactly_the_tuning_of_experiments() -> None:
     assert read == set(TuningSettings.model_fields)
 
 
-def test_every_proven_target_has_a_model_file() -> None:
-    proven = {
-        target for runtime in known().runtimes.values() for target in runtime.proven_targets.value
-    }
-    supports = [support for runtime in known().runtimes.values() for support in runtime.modes]
-    assert proven | {target for support in supports for target in support.proven_targets} <= set(
-        known().models
-    )
-
-
 @pytest.mark.parametrize("model", known().models.values(), ids=lambda model: model.id)
 def test_each_head_is_as_wide_as_its_target(model: ModelConfig) -> None:
     assert (model.kind.value == "causal-lm") == (model.head_of is None)

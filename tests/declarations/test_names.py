@@ -73,18 +73,6 @@ def test_every_model_has_a_staging_job_of_its_own() -> None:
     assert max(map(len, jobs)) <= names.CRON_JOB_CHARACTERS
 
 
-def test_two_unpinned_models_of_one_long_name_are_staged_apart() -> None:
-    model = known().models["Qwen/Qwen3-32B"]
-    unpinned_model = model.model_copy(
-        update={"revision": model.revision.model_copy(update={"value": None})}
-    )
-    first, second = (
-        unpinned_model.model_copy(update={"id": f"{start}/{'a' * 60}"})
-        for start in ("first", "second")
-    )
-    assert names.stage_job_name(first) != names.stage_job_name(second)
-
-
 @pytest.mark.parametrize(
     "key", [key for keys in KEYS.values() for key in keys], ids=lambda key: key.name
 )

@@ -150,10 +150,3 @@ def test_a_figure_is_written_to_three_digits(value, expected):
 )
 def test_a_share_is_never_rounded_to_all_or_nothing(share, expected):
     assert text_format.format_percent(share) == expected
-
-
-def test_as_many_slower_as_faster_cells_are_kept():
-    remaining = text_format.choose_telling_cells(
-        (cell for cell in example.classes(500) if cell.metric == "e2e_ms"), 10
-    )
-    assert [cell.verdict for cell in remaining].count("slower") == 5

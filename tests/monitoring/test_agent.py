@@ -81,22 +81,6 @@ def test_every_key_is_one_of_the_charts(values: dict[str, Any]) -> None:
     assert written_values - {"agent/tolerations"} <= set(KNOWN)
 
 
-def test_container_insights_is_on_and_everything_else_off(values: dict[str, Any]) -> None:
-    enabled_by_name = {
-        key: value["enabled"] for key, value in values.items() if isinstance(value, dict)
-    }
-    assert {key for key, on in enabled_by_name.items() if on} == {
-        "containerInsights",
-        "containerLogs",
-    }
-    assert {
-        "applicationSignals",
-        "otelContainerInsights",
-        "neuronMonitor",
-        "dcgmExporter",
-    } <= enabled_by_name.keys()
-
-
 @pytest.mark.parametrize("page", pages().values(), ids=list(pages()))
 def test_of_a_recorded_page_exactly_the_watched_metrics_are_kept(
     page: str, job: dict[str, Any]

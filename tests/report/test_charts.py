@@ -18,7 +18,7 @@ import pytest
 from tandem.bench.figures.request_table import RequestTable, read_request_table
 from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge.schema import TokenCost, Verdict
-from tandem.report import acceptance, appendix, distributions, output, speed_up, time_series
+from tandem.report import acceptance, appendix, distributions, speed_up, time_series
 from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, ReportSection, compose_slide
 
 MEASURED = Path(__file__).parents[1] / "monitoring" / "measured" / "run"
@@ -153,39 +153,10 @@ def test_a_line_over_rare_requests_is_whole():
     assert [point["part"] for point in points] == [0] * 9
 
 
-def test_another_suite_draws_two_classes_and_says_which(tmp_path):
-    folder = example.run(
-        tmp_path / "run", prompts=4, rounds=1, classes={"json": 2.0, "code": 1.5, "story": 0.9}
-    )
-    seen = read_request_table(folder)
-    section = time_series.build_time_series_section(example.verdict(seen), seen)
-    assert section.title == "Over time"
-    assert (
-        "The classes whose speed-up says most: json at concurrency 4 and code at concurrency 4."
-        in said(section)
-    )
-    assert {row["series"].split(",")[0] for row in rows(charts(section)["over-time-e2e-ms"])} == {
-        "json",
-        "code",
-    }
-
-
 def test_acceptance_is_drawn_of_speculating_arms_alone(verdict):
     section = acceptance.build_acceptance_section(verdict)
     assert {row["arm"] for row in rows(charts(section)["acceptance-length"])} == {example.VARIANT}
     assert "the baseline does not speculate" in said(section)
-
-
-def test_identical_shares_stand_beside_their_yardstick(verdict):
-    points = rows(charts(output.build_output_section(verdict))["identical-0"])
-    assert [row["figure"] for row in points] == [
-        "12 of 12",
-        "12 of 12",
-        "12 of 12",
-        "11 of 12",
-        "11 of 12",
-    ]
-    assert {row["own"] for row in points} == {1.0}
 
 
 def test_without_a_price_no_cost_is_made_up(verdict):

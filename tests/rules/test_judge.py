@@ -394,17 +394,6 @@ def test_count_of_devices_that_no_claim_has_is_told_once() -> None:
     assert "devices: 4" in faults[0].change
 
 
-def test_swept_name_of_a_written_variant_is_to_change() -> None:
-    sweep = {
-        "prefix": "fast",
-        "mode": "fused",
-        "drafts": ["Qwen/Qwen3-0.6B"],
-        "num_speculative_tokens": [5],
-    }
-    changes = {"sweep": sweep, "variants[1].name": "fast-qwen3-0-6b-k5"}
-    assert changes_proposed("variant-once", changes) == ["delete or rename one"]
-
-
 @pytest.mark.parametrize(
     ("batch", "change"), [(700, "write devices: 16 in the experiment, or lower"), (4096, "lower")]
 )
@@ -435,15 +424,6 @@ def test_a_target_that_drafts_for_itself_is_counted_twice(
     for draft, has_fault in (("Qwen/Qwen3-1.7B", False), ("Qwen/Qwen3-32B", True)):
         faults = judged({**changes, "variants[1].draft": draft}, catalogue)
         assert (rule in {fault.rule for fault in faults}) is has_fault
-
-
-@pytest.mark.parametrize(
-    ("policy", "change"),
-    [("policy/Edge", "write Edge"), ("policy/team/Edge", "write team/Edge")],
-)
-def test_boundarys_arn_is_cut_to_its_policys_name(policy: str, change: str) -> None:
-    changes = {"bootstrap.permissions_boundary": f"arn:aws:iam::210987654321:{policy}"}
-    assert changes_proposed("boundary-name", changes) == [change]
 
 
 @pytest.mark.parametrize(("budget_usd", "change"), [(80, ", or write max_hours: 2"), (10, "")])

@@ -13,7 +13,6 @@ from tandem.declarations.faults import SpecFault
 from tandem.declarations.workspace import load_workspace
 from tandem.rules import check_workspace
 
-ROOT = Path(__file__).parent.parent.parent
 SLIPS = (
     "~",
     "true",

@@ -172,15 +172,6 @@ def test_the_times_of_a_request_add_up(new):
     )
 
 
-def test_nothing_is_kept_of_a_request_whose_client_left(start_simulator):
-    running = start_simulator(step_ms=(20.0,))
-    for _ in range(3):
-        ask(running.url, CHAT, chat(ignore_eos=True), most_bytes=600)
-
-    assert until(lambda: not running._server._metrics_page._last_token_s)
-    assert until(lambda: len(running.log_entries) == 3)
-
-
 def test_who_has_read_the_last_byte_finds_the_request_counted(simulator):
     for requests in range(1, 6):
         ask(simulator.url, CHAT, chat())

@@ -33,16 +33,6 @@ def test_the_summary_names_the_stacks_that_are_made(assembly: Path, place: Envir
     assert set(stack_kinds(place, images)) == set(artifacts(assembly, place.name))
 
 
-@pytest.mark.parametrize(("name", "warned"), [("post-us-east-2", True), ("capacity-block", False)])
-def test_a_fleet_left_out_is_a_warning_of_the_synthesis(
-    assembly: Path, name: str, warned: bool
-) -> None:
-    text = "".join(
-        path.read_text() for path in (assembly / f"assembly-{name}").glob("*.metadata.json")
-    )
-    assert ("no Fleet stack" in text) == warned
-
-
 @pytest.mark.parametrize(
     ("name", "protected"), [("post-us-east-2", True), ("spot-unprotected", False)]
 )
