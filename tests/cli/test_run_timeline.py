@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import re
+from datetime import timedelta
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from rich.console import Console
 from run_records import VERDICT, make_step
 
 from tandem.cli.run_timeline import RunTimeline
 from tandem.errors import ExternalError
+from tandem.ops.status import current_time
 
 WIDTHS = pytest.mark.parametrize("columns", [80, 100, 200])
 LONG_NOTE = " ".join(f"stage-model-{number} is begun;" for number in range(12))
@@ -21,10 +25,12 @@ class StoredRun:
 
     Args:
         looks: steps of its journal, or why it cannot be read.
+        beat: the runner's latest.
     """
 
-    def __init__(self, *looks):
+    def __init__(self, *looks, beat=None):
         self.looks = list(looks)
+        self.beat = beat
 
     def find_run(self, _run):
         return SimpleNamespace(state="running" if len(self.looks) > 1 else "judged")
@@ -36,15 +42,16 @@ class StoredRun:
         return look
 
     def read_beat(self):
-        return None
+        return self.beat
 
 
-def follow(monkeypatch, console, *looks, verbose=False):
+def follow(monkeypatch, console, *looks, verbose=False, beat=None, estimate=None):
     """Follow a run until it is judged, and return what its console shows."""
     monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.001)
     monkeypatch.setattr("tandem.cli.run_timeline.open_console", lambda **_: console)
     monkeypatch.setattr(RunTimeline, "conclude", lambda *_: 0)
-    RunTimeline(StoredRun(*looks), "mine", estimate=None, as_json=False, verbose=verbose).follow()
+    run = StoredRun(*looks, beat=beat)
+    RunTimeline(run, "mine", estimate=estimate, as_json=False, verbose=verbose).follow()
     return console.file.getvalue()
 
 
@@ -90,3 +97,27 @@ def test_a_bucket_that_does_not_answer_is_reported_once(monkeypatch):
     fault = ExternalError("S3 is away", change="wait")
     text = follow(monkeypatch, open_log(100), (), fault, fault, ())
     assert text.count("cannot read the run") == 1
+
+
+def test_a_runner_that_falls_silent_is_told_once(monkeypatch):
+    beat = SimpleNamespace(at=(current_time() - timedelta(minutes=7)).isoformat())
+    text = follow(monkeypatch, open_log(100), (), (), (), beat=beat)
+    assert text.count("the runner has not written for 7 min") == 1
+
+
+def test_a_terminal_tells_the_time_left_behind_a_long_note(monkeypatch):
+    console = Console(
+        file=io.StringIO(), width=80, force_terminal=True, color_system=None, markup=False
+    )
+    estimate = SimpleNamespace(steps=[SimpleNamespace(step="round-00000", minutes=600.0)])
+    started_at = (current_time() - timedelta(minutes=70)).isoformat()
+    steps = (
+        make_step(0, "stage"),
+        msgspec.structs.replace(
+            make_step(1, "round-00000", "running", note=LONG_NOTE), started_at=started_at
+        ),
+    )
+
+    text = follow(monkeypatch, console, steps, steps, estimate=estimate)
+
+    assert re.search(r"round-00000: 1 h 10 min, .*…, about 8 h (49|50) min left", text)

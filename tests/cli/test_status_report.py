@@ -12,6 +12,7 @@ from datetime import timedelta
 import pytest
 from fleet_seen import BLOCK, NOW, fence, instance, lease, seen, status
 
+from tandem.cli.fleet import format_span
 from tandem.cli.status import print_status, status_as_dict
 from tandem.guard.schedules import ForeignSchedule
 from tandem.ops.status import FleetBill, StatusReport
@@ -71,6 +72,54 @@ def test_every_line_fits_a_screen():
         look, BLOCK, reservation=PAID, alarms=("post-us-east-2-a-long-name",) * 9, unknown=LOST
     )
     assert [line for line in lines(report) if len(line) > 100] == []
+
+
+def test_a_block_says_state_use_and_hours():
+    text = said(status(seen(instance(), lease=lease()), BLOCK, reservation=PAID))
+    assert (
+        "block cr-0123456789abcdef0 active, 1 of 2 instances in use, starts 10:00 UTC (2 h 00 min"
+        " ago)" in text
+    )
+    assert "ends 2026-11-22 08:00 UTC (in 20 h 00 min)" in text
+
+
+def test_a_fence_says_who_why_since_when_and_how_far():
+    report = status(
+        seen(fence=fence(passes=3, last_look=NOW - timedelta(minutes=1), terminated=("i-1",)))
+    )
+    sentence = (
+        "stopping since 11:58 UTC (2 min ago), by ana: enough (3 passes, looked at 1 min ago, 1"
+        " instance terminated"
+    )
+    assert f"fence {sentence} by id)" in said(report)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (3599, "59 min"),
+        (3600, "1 h 00 min"),
+        (172799, "47 h 59 min"),
+        (172800, "2 d 0 h"),
+    ],
+)
+def test_a_span_is_said_in_its_own_unit(seconds, text):
+    assert format_span(timedelta(seconds=seconds)) == text
+
+
+def test_a_lease_says_nodes_end_and_accepted_stops():
+    ending = lease(ending=NOW - timedelta(minutes=3), unarmed=("reaper", "budget"))
+    text = said(status(replace(seen(instance(), lease=ending), desired_size=64)))
+
+    for words in (
+        "for 1 node; the node group wants 64",
+        "ending since 11:57 UTC",
+        "unarmed accepted: reaper, budget",
+    ):
+        assert words in text
 
 
 # the first line, and what comes next
