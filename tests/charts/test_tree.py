@@ -28,19 +28,6 @@ def test_the_committed_manifests_are_those_the_specs_render(environment: str) ->
     assert tree.list_stale_files(environment, render_tree(environment), MANIFESTS) == []
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_a_second_render_writes_nothing(environment: str, tmp_path: Path) -> None:
-    render(environment, tmp_path)
-    assert render(environment, tmp_path) == []
-
-
-def test_render_says_every_file_it_wrote(tmp_path: Path) -> None:
-    paths = render("post-us-east-2", tmp_path)
-    assert paths == sorted(
-        path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()
-    )
-
-
 def test_render_removes_a_file_that_no_longer_belongs(tmp_path: Path) -> None:
     render("post-us-east-2", tmp_path)
     stray = tmp_path / "post-us-east-2/retired/serve/serve.yaml"

@@ -74,10 +74,6 @@ def screen(fleet, capsys):
     return capsys.readouterr().out.splitlines()
 
 
-def test_decision_comes_first(screen):
-    assert screen[0] == SENTENCE
-
-
 def test_measured_candidate_has_its_interval_and_its_goodput(screen):
     row = next(line for line in screen if line.strip().startswith(MEASURED.variant))
     assert row.split() == [
@@ -93,10 +89,6 @@ def test_measured_candidate_has_its_interval_and_its_goodput(screen):
         "60",
         "35.76",
     ]
-
-
-def test_reason_of_a_candidate_stands_below_the_table(screen):
-    assert f"{LEFT_OUT.variant} (eliminated): {LEFT_OUT.reason}" in screen
 
 
 def test_json_has_the_whole_decision(fleet, capsys):

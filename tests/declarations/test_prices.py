@@ -8,7 +8,7 @@ import pytest
 from committed import environment, known
 
 from tandem.declarations.environment import OwnPrices
-from tandem.declarations.prices import NODE_PRICE, UnitPrice, count_model_gb, find_price, has_nat
+from tandem.declarations.prices import NODE_PRICE, UnitPrice, find_price, has_nat
 
 
 def test_an_own_price_comes_first():
@@ -41,10 +41,3 @@ def test_only_a_network_of_its_own_pays_nat(name, is_paid):
         place = place.model_copy(update={"network": network})
 
     assert has_nat(place) == is_paid
-
-
-def test_models_are_counted_in_gb():
-    catalogue = known()
-    total_bytes = sum(catalogue.models[name].bytes.value for name in ("Qwen/Qwen3-32B",) * 2)
-
-    assert count_model_gb(catalogue, ("Qwen/Qwen3-32B",) * 2) == total_bytes / 1e9

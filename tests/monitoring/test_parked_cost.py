@@ -80,22 +80,6 @@ def test_a_price_that_was_read_in_another_region_says_so() -> None:
     }
 
 
-def test_a_price_of_ones_own_comes_first() -> None:
-    prices = {
-        "date": "2026-11-21",
-        "nat_gateway_hour": 0.06,
-        "nat_gb": 0.05,
-        "log_gb_ingested": 0.6,
-    }
-    cost = parked(changed(DEV, prices=prices))
-    usd_by_name = {part.name: part.usd for part in (*cost.parts, *cost.start_parts)}
-
-    assert usd_by_name["NAT gateways"] == pytest.approx(0.06 * 730)
-    assert usd_by_name["staging through NAT"] == pytest.approx(0.05 * 69.6, rel=0.01)
-    assert usd_by_name["its logs"] == pytest.approx(15 * 0.6 + 15 * 0.03)
-    assert list_unpriced(cost.parts) == ("nodes", "NAT")  # of the NAT its address
-
-
 def test_what_is_paid_once_is_no_part_of_a_month() -> None:
     cost = parked(watched(POST))
 

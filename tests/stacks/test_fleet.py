@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from assemblies import RESERVATION, Templates, of_type, one, resources
+from assemblies import RESERVATION, Templates, of_type, one
 
 pytestmark = pytest.mark.cdk
 
@@ -66,13 +66,3 @@ def test_first_efa_interface_alone_carries_ip(stacks: Templates) -> None:
     interfaces = launch(stacks, "efa-nat-per-zone")["NetworkInterfaces"]
     types = [interface["InterfaceType"] for interface in interfaces]
     assert types == ["efa", *["efa-only"] * 15]
-
-
-def test_bought_efa_nodes_stand_close_together(stacks: Templates) -> None:
-    fleet = stacks["on-demand-bounded-Fleet"]
-    assert one(fleet, "AWS::EC2::PlacementGroup")["Strategy"] == "cluster"
-    assert "Placement" in launch(stacks, "on-demand-bounded")
-
-
-def test_reservation_fixes_its_own_placement(stacks: Templates) -> None:
-    assert resources(stacks["efa-nat-per-zone-Fleet"], "AWS::EC2::PlacementGroup") == []
