@@ -25,7 +25,7 @@ from tandem.errors import ExternalError, InputError
 from tandem.ops.faults import AccessDeniedError
 from tandem.run.jobs import name_job
 from tandem.run.run_client import RunClient
-from tandem.run.run_keys import RUNNER_KEY, answer_key, run_record_key, step_key
+from tandem.run.run_keys import RUNNER_KEY, answer_key, log_key, run_record_key, step_key
 from tandem.run.run_values import RequestAnswer
 
 pytestmark = pytest.mark.endpoint
