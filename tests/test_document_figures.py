@@ -22,10 +22,13 @@ from rehearsal.aws.fleet_behavior import FleetBehavior
 from rehearsal.cluster.timing import ClusterTiming
 from tandem.bench.load.event import DETAIL_CHARACTERS
 from tandem.bench.load.server_watch import STEADY_S
+from tandem.bench.load.synthesis import TOLERANCE
 from tandem.bench.plan.restart_options import RESTART_LIMIT_S
 from tandem.bench.plan.run_size import DEFAULT_SIZE, DEFAULT_SUITES
 from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.bench.suites.suite import REAL
+from tandem.bench.suites.suite_file import MAX_CLASSES
+from tandem.bench.suites.synthetic import SYNTHETIC_PROMPTS
 from tandem.cli.artifacts import DEFAULT_DAYS
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.inputs import CommandInputs, read_inputs
@@ -199,6 +202,9 @@ STATED: list[tuple[str, str, object]] = [
     ("suites.md", "(by default {};", DEFAULT_SIZE.prompts_per_class),
     ("suites.md", "The default allows at most {} output tokens", DEFAULT_SIZE.max_tokens),
     ("suites.md", "| `max_tokens` | {} by default |", REAL.max_tokens),
+    ("suites.md", "makes {} prompts (`--sample N`", SYNTHETIC_PROMPTS),
+    ("suites.md", "with IN tokens each, within {:.0f} %", 100 * TOLERANCE),
+    ("suites.md", "At most {} classes", MAX_CLASSES),
     (
         "theory.md",
         "reads all weights anyway: {:.3f} of a plain step",

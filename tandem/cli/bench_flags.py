@@ -31,6 +31,7 @@ from tandem.bench.plan.run_options import (
     URL_PATTERN,
     ApiName,
     ScheduleName,
+    parse_synthetic,
 )
 from tandem.cli.flags import (
     EXCLUSIVE,
@@ -117,6 +118,12 @@ def parse_duration(text: str) -> float:
     if not match or float(match[1]) <= 0:
         raise ValueError(f"{text!r}; allowed: a number and s, m or h, as 180m")
     return float(match[1]) * SECONDS_BY_UNIT[match[2]]
+
+
+def read_synthetic(text: str) -> str:
+    """Return the size of synthetic prompts as it is written, once it is one."""
+    parse_synthetic(text)
+    return text
 
 
 def parse_record_fields(text: str) -> frozenset[str]:
@@ -219,7 +226,14 @@ class RunFlags:
         speculates: NAME speculates although it has no counters, with K drafted tokens
         quick: three classes, 6 prompts of each, 192 tokens: a verdict in minutes
         full: every prompt, with the loads and answer lengths that its suite states
-        suite: post, real or FILE.jsonl (default: real)
+        suite: post, real or FILE of prompts: JSON Lines, ShareGPT, CSV, text (default: real)
+        prompt_column: column or key of a FILE with its prompts
+        class_field: column or key of a FILE with the class of each prompt (default: one class)
+        turns: turns of the user to send of a recorded conversation, with its own answers (default:
+            1)
+        sample: draw N prompts of each FILE by the seed, or make N with --synthetic (default: all;
+            24)
+        synthetic: make prompts of IN tokens, as the server counts them, for answers of at most OUT
         classes: only these classes of the suites (default: all)
         prompts_per_class: the first N prompts of each class (default: 8; of a file, all)
         max_tokens: longest answer; a prompt may state fewer (default: 560; of a file, what it
@@ -276,6 +290,11 @@ class RunFlags:
     quick: Annotated[bool, Parameter(group=(SIZE, ONE_SIZE))] = False
     full: Annotated[bool, Parameter(group=(SIZE, ONE_SIZE))] = False
     suite: Annotated[Words, Parameter(group=REQUESTS, metavar="S")] = ()
+    prompt_column: Annotated[str | None, _declare(REQUESTS, "NAME", str)] = None
+    class_field: Annotated[str | None, _declare(REQUESTS, "NAME", str)] = None
+    turns: Annotated[Count | None, Parameter(group=REQUESTS)] = None
+    sample: Annotated[Count | None, Parameter(group=REQUESTS)] = None
+    synthetic: Annotated[str | None, _declare(REQUESTS, "IN/OUT", read_synthetic)] = None
     classes: Annotated[Names, Parameter(group=REQUESTS)] = ()
     prompts_per_class: Annotated[Count | None, Parameter(group=REQUESTS)] = None
     max_tokens: Annotated[Count | None, Parameter(group=REQUESTS)] = None

@@ -73,6 +73,9 @@ def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
         InputError: a variable of a key or header is not set, or a NAME is no arm's.
     """
     size = choose_size(quick=flags.quick, full=flags.full)
+    suites = flags.suite
+    if not suites and flags.synthetic is None:
+        suites = tuple(SIZES[size].select_names(run_arms.suites))
     concurrency = flags.concurrency or (run_arms.concurrency if flags.rate is None else ())
     if flags.ignore_eos and any(word.value == "max_tokens" for word in flags.leave_out):
         raise build_flag_error(
@@ -87,7 +90,12 @@ def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
         servers=urls,
         model={arm.name: arm.model for arm in run_arms.arms if arm.model},
         size=size,
-        suites=flags.suite or tuple(SIZES[size].select_names(run_arms.suites)),
+        suites=suites,
+        prompt_column=flags.prompt_column,
+        class_field=flags.class_field,
+        turns=flags.turns,
+        sample=flags.sample,
+        synthetic=flags.synthetic,
         classes=flags.classes,
         prompts_per_class=flags.prompts_per_class,
         max_tokens=flags.max_tokens,

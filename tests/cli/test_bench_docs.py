@@ -25,7 +25,14 @@ from tandem.cli import bench_flags
 ROOT = Path(__file__).parent.parent.parent
 PAGE = "".join(
     (ROOT / "docs" / name).read_text()
-    for name in ("bench.md", "restarts.md", "servers.md", "publish.md", "compare.md")
+    for name in (
+        "bench.md",
+        "restarts.md",
+        "servers.md",
+        "suites.md",
+        "publish.md",
+        "compare.md",
+    )
 )
 SPEAKING = [
     *(ROOT / "tandem" / "bench").rglob("*.py"),

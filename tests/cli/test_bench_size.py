@@ -135,6 +135,14 @@ def test_a_flag_stands_before_the_size(size, flags, field, value):
 
 
 @pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
+def test_a_sample_stands_before_the_size(size, tmp_path):
+    path = tmp_path / "questions.txt"
+    path.write_text("".join(f"question {number}\n" for number in range(30)))
+    run = settings(*size, "--suite", str(path), "--sample", "20")
+    assert prompts_by_class(run) == {"prompts": 20}
+
+
+@pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
 def test_named_classes_stand_before_the_size(size):
     assert list(prompts_by_class(settings(*size, "--classes", "json,chat"))) == ["json", "chat"]
 

@@ -36,6 +36,7 @@ from tandem.bench.load.recorder import open_recorder
 from tandem.bench.load.restart import ServerRestarts
 from tandem.bench.load.resume import RunHistory, continue_manifest, read_history
 from tandem.bench.load.round_callback import RoundCallback, RoundHook
+from tandem.bench.load.synthesis import PromptFitter, save_fitted
 from tandem.bench.load.warm_up import join_entries, warm_up_arm
 from tandem.bench.plan.estimate import estimate_request_s, estimate_run_s, estimate_turn_s
 from tandem.bench.plan.request_plan import PlanItem, PlanTurn, RunPlan
@@ -132,6 +133,11 @@ class MeasurementRun:
             if self.stop.is_requested:
                 return RunOutcome(reason="interrupted")
             arms = list(map(self._create_arm, clients, probe_results))
+            fitter = PromptFitter(settings, self.stop, self.progress.notify, self._note)
+            self.settings = await fitter.fit_settings(arms, self.folder if self.resume else None)
+            if self.stop.is_requested:
+                return RunOutcome(reason="interrupted")
+            self.plan = self.settings.plan()
             return await self._measure(arms, self._complete_manifest(probe_results))
 
     def _estimate_work(self) -> tuple[float, int | None]:
@@ -199,20 +205,11 @@ class MeasurementRun:
         plan = self.plan
         for note in note_own_fields([result.arm for result in probe_results]):
             self._note(note)
-        suites = [
-            manifest.SuiteEntry(
-                name=suite.name,
-                sha256=suite.sha256,
-                prompts=len(suite.prompts),
-                classes=suite.classes,
-            )
-            for suite in self.settings.suites
-        ]
         return msgspec.structs.replace(
             self.settings.manifest,
             arms=tuple(result.arm for result in probe_results),
             simulated=combine_simulated(result.arm.simulated for result in probe_results),
-            suites=tuple(suites),
+            suites=self.settings.list_suites(),
             concurrency=tuple(
                 sorted({block.load.concurrency for block in plan.blocks if block.load.concurrency})
             ),
@@ -243,6 +240,7 @@ class MeasurementRun:
         )
         self.counter_log = CounterLog(self.folder, self._note, self.restarts.numbers)
         manifest.write_manifest(self.folder, run_manifest)
+        save_fitted(self.settings, self.folder)
 
         reason: EndReason = "failed"
         callback = RoundCallback(self.on_round, self._note, self.stop)

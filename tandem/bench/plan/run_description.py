@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tandem.bench.plan.estimate import FIRST_TOKEN_S, TOKEN_S, format_duration
@@ -12,6 +13,7 @@ from tandem.bench.plan.settings import RunSettings
 from tandem.bench.records.manifest import ManifestArm
 
 HOUR_S = 3600
+MANY_PROMPTS = 1000  # of one suite; a few hundred decide what can be decided
 
 
 def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> Iterator[str]:
@@ -64,6 +66,7 @@ def list_notes(settings: RunSettings, plan: RunPlan) -> Iterator[str]:
     if len(plan.arms) > 1 and (plan.rounds or 0) < FEWEST_ROUNDS:
         yield f"fewer than {FEWEST_ROUNDS} rounds give figures and no verdict"
     yield from note_shared_headers(settings)
+    yield from note_large_suites(plan)
     yield from note_thin_loads(plan)
     yield from note_shared_classes(plan)
 
@@ -85,6 +88,15 @@ def note_own_fields(arms: Sequence[ManifestArm]) -> Iterator[str]:
     for arm in arms:
         if arm.left_out:
             yield f"{arm.name} is not sent {', '.join(arm.left_out)}: its server's defaults count"
+
+
+def note_large_suites(plan: RunPlan) -> Iterator[str]:
+    """Yield a sentence for every suite with more prompts than a run needs."""
+    prompts = {(entry.suite, entry.prompt.id) for entry in plan.entries}
+    counts = Counter(suite for suite, _ in prompts)
+    for suite, count in sorted(counts.items()):
+        if count > MANY_PROMPTS:
+            yield f"all {count:,} prompts of {suite} are sent: --sample N draws some of them"
 
 
 def note_thin_loads(plan: RunPlan) -> Iterator[str]:

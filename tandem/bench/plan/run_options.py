@@ -35,6 +35,13 @@ MAX_CONTROL_ROUNDS = 1000
 MAX_CONCURRENCY = 4096
 MAX_COUNT = 1_000_000
 MAX_SEED = 2**63 - 1
+MAX_SYNTHETIC_TOKENS = 1_000_000
+MAX_ANSWER_TOKENS = 131_072
+SYNTHETIC_PATTERN = re.compile(r"([1-9]\d{0,6})/([1-9]\d{0,5})")
+SYNTHETIC_RULE = (
+    f"IN/OUT in tokens, as 512/128: IN from 1 to {MAX_SYNTHETIC_TOKENS}, OUT from 1 to"
+    f" {MAX_ANSWER_TOKENS}"
+)
 RATE_LIMITS = (1e-6, 1e6)
 PRICE_LIMITS = (1e-6, 1e6)
 TEMPERATURE_LIMITS = (0, 2)
@@ -44,6 +51,8 @@ ApiName = Literal["chat", "completions"]
 ScheduleName = Literal["interleaved", "simultaneous"]
 
 _INTEGER_LIMITS = {
+    "turns": (1, MAX_COUNT),
+    "sample": (1, MAX_COUNT),
     "prompts_per_class": (1, MAX_COUNT),
     "max_tokens": (1, MAX_COUNT),
     "rounds": (1, MAX_COUNT),
@@ -94,7 +103,13 @@ class RunOptions:
         model: the model's served name, or the name of each server to its model; a server without
             one is sent the only model that it lists.
         size: `quick` is minutes, `full` every prompt; an option below that is given wins over it.
-        suites: `real`, `post` or files of prompts; `real` if empty.
+        suites: `real`, `post` or files of prompts; `real` if empty and nothing is synthetic.
+        prompt_column: column or key of a file with its prompts.
+        class_field: column or key of a file with the class of each prompt; None for one class.
+        turns: turns of the user that are sent of a recorded conversation.
+        sample: prompts to draw of each file by the seed, or to make; None for all.
+        synthetic: `512/128` makes prompts of 512 tokens, as the server counts them, with answers of
+            at most 128.
         classes: the only classes of the suites; all if empty.
         prompts_per_class: the first prompts of each class; None for those of the size.
         max_tokens: most output tokens of an answer; None for those of the size.
@@ -142,6 +157,11 @@ class RunOptions:
     model: str | Mapping[str, str] | None = None
     size: SizeName = "default"
     suites: Sequence[str | Path] = ()
+    prompt_column: str | None = None
+    class_field: str | None = None
+    turns: int | None = None
+    sample: int | None = None
+    synthetic: str | None = None
     classes: Sequence[str] = ()
     prompts_per_class: int | None = None
     max_tokens: int | None = None
@@ -178,6 +198,7 @@ class RunOptions:
         """Check every value, and replace each collection by one that nobody can change."""
         self._check_values()
         self._check_collections()
+        self._check_prompts()
         self._check_servers()
         self.server_options()
         self._check_loads()
@@ -240,6 +261,17 @@ class RunOptions:
         for word in self.record:
             if word not in RECORDED_FIELDS.values():
                 raise refuse_option("record", word, ", ".join(RECORDED_FIELDS.values()))
+
+    def _check_prompts(self) -> None:
+        for name in ("prompt_column", "class_field"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise refuse_option(name, value, "the name of a column or key")
+        if self.synthetic is not None:
+            try:
+                parse_synthetic(self.synthetic)
+            except (TypeError, ValueError) as error:
+                raise refuse_option("synthetic", self.synthetic, SYNTHETIC_RULE) from error
 
     def _check_servers(self) -> None:
         if not isinstance(self.servers, Mapping) or not self.servers:
@@ -327,6 +359,22 @@ class RunOptions:
             elif isinstance(value, Sequence) and not isinstance(value, str):
                 value = tuple(dict.fromkeys(value))
             object.__setattr__(self, entry.name, value)
+
+
+def parse_synthetic(text: str) -> tuple[int, int]:
+    """Return the tokens of a synthetic prompt and the most tokens of its answer.
+
+    Raises:
+        ValueError: the text is not IN/OUT, or a number is too large.
+    """
+    match = SYNTHETIC_PATTERN.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r}; allowed: {SYNTHETIC_RULE}")
+    input_tokens = int(match[1])
+    output_tokens = int(match[2])
+    if input_tokens > MAX_SYNTHETIC_TOKENS or output_tokens > MAX_ANSWER_TOKENS:
+        raise ValueError(f"{text!r}; allowed: {SYNTHETIC_RULE}")
+    return input_tokens, output_tokens
 
 
 def _restore_options(values: dict[str, Any]) -> RunOptions:

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tandem.bench.suites.file_options import NO_OPTIONS, FileOptions
 from tandem.bench.suites.suite import BUILT_IN, Suite, load_suite, narrow_suites
+from tandem.bench.suites.synthetic import SYNTHETIC_NAME, SyntheticShape
 from tandem.errors import InputError
 
 DEFAULT_SUITES = ("real",)
@@ -46,21 +48,27 @@ class RunSize:
         *,
         classes: Sequence[str] = (),
         llmperf_source: Path | None = None,
+        options: FileOptions = NO_OPTIONS,
+        synthetic: SyntheticShape | None = None,
     ) -> tuple[Suite, ...]:
         """Return the suites of the run, each with the selected classes.
 
         Args:
-            names: of suites, or files; `real` if empty.
+            names: of suites, or files; `real` if empty and nothing is synthetic.
             classes: the only ones; if empty, those of the size.
             llmperf_source: checkout of llmperf, for the suite post's eighth case.
+            options: what the user says of the files.
+            synthetic: prompts to make besides.
 
         Raises:
             InputError: a suite cannot be read, has none of the classes, or has the name of another.
         """
         suites = [
-            load_suite(name, llmperf_source=llmperf_source)
-            for name in dict.fromkeys(names or DEFAULT_SUITES)
+            load_suite(name, llmperf_source=llmperf_source, options=options)
+            for name in dict.fromkeys(names or (DEFAULT_SUITES if synthetic is None else ()))
         ]
+        if synthetic is not None:
+            suites.append(synthetic.draft_suite())
         suite_names = [suite.name for suite in suites]
         name = next((name for name in suite_names if suite_names.count(name) > 1), None)
         if name is not None:  # records could not distinguish the suites
@@ -82,7 +90,9 @@ class RunSize:
 
     def fit_files(self, suites: Sequence[Suite]) -> RunSize:
         """Return the size, without its limits where a user's file must not be shortened."""
-        if self.shortens_files or all(suite.name in BUILT_IN for suite in suites):
+        names = {suite.name for suite in suites}
+        is_shortened = self.shortens_files or names <= BUILT_IN.keys()
+        if is_shortened and names != {SYNTHETIC_NAME}:  # its own flag says how long they are
             return self
         return replace(self, prompts_per_class=None, max_tokens=None)
 

@@ -16,7 +16,7 @@ import msgspec
 from tandem.bench.load.host import read_host
 from tandem.bench.plan.request_plan import RunPlan, plan_blocks
 from tandem.bench.plan.restart_options import RESTART_LIMIT_S
-from tandem.bench.plan.run_options import RunOptions
+from tandem.bench.plan.run_options import RunOptions, parse_synthetic
 from tandem.bench.plan.run_size import SIZES, RunSize
 from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.bench.plan.server_access import ServerAccess
@@ -27,11 +27,18 @@ from tandem.bench.records.manifest import (
     PlanTotals,
     RunManifest,
     Speculation,
+    SuiteEntry,
     Timeouts,
     read_clock,
     utc_now,
 )
-from tandem.bench.suites.suite import Suite
+from tandem.bench.suites.file_options import FileOptions
+from tandem.bench.suites.suite import BUILT_IN, Suite
+from tandem.bench.suites.synthetic import SYNTHETIC_PROMPTS, SyntheticShape
+from tandem.errors import InputError
+
+FILE_OPTIONS = ("prompt_column", "class_field", "turns", "sample")
+"""What a user says of a file of prompts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +54,7 @@ class RunSettings:
         access: key and headers of the arms that have some, by name; never recorded.
         restart: name of an arm to the shell command that restarts its server.
         restart_limit_s: longest time of a restart, in seconds.
+        synthetic: size of the prompts that are made for the servers; None without such.
     """
 
     manifest: RunManifest
@@ -57,6 +65,24 @@ class RunSettings:
     access: Mapping[str, ServerAccess] = field(default_factory=dict)
     restart: Mapping[str, str] = field(default_factory=dict)
     restart_limit_s: float = RESTART_LIMIT_S
+    synthetic: SyntheticShape | None = None
+
+    def replace_suite(self, suite: Suite) -> RunSettings:
+        """Return the settings with this suite in place of the one of the same name."""
+        suites = [suite if draft.name == suite.name else draft for draft in self.suites]
+        return replace(self, suites=tuple(suites))
+
+    def list_suites(self) -> tuple[SuiteEntry, ...]:
+        """Return what the manifest says of the suites."""
+        return tuple(
+            SuiteEntry(
+                name=suite.name,
+                sha256=suite.sha256,
+                prompts=len(suite.prompts),
+                classes=suite.classes,
+            )
+            for suite in self.suites
+        )
 
     def plan(self) -> RunPlan:
         """Return the plan of the run."""
@@ -84,9 +110,16 @@ def complete_options(
         InputError: a suite cannot be read.
     """
     size = SIZES[options.size]
+    if options.sample is not None:  # the user's number stands before that of the size
+        size = replace(size, prompts_per_class=None)
     source = None if options.llmperf_source is None else Path(options.llmperf_source)
+    synthetic = _shape_synthetic(options)
     suites = size.load_suites(
-        [str(name) for name in options.suites], classes=options.classes, llmperf_source=source
+        [str(name) for name in options.suites],
+        classes=options.classes,
+        llmperf_source=source,
+        options=_describe_files(options),
+        synthetic=synthetic,
     )
     fields = {
         **(facts or {}),
@@ -122,6 +155,42 @@ def complete_options(
         access=options.server_options().list_access(),
         restart=options.restart_commands(),
         restart_limit_s=options.restart_limit_s,
+        synthetic=synthetic,
+    )
+
+
+def _describe_files(options: RunOptions) -> FileOptions:
+    """Return what the options say of the files of prompts.
+
+    Raises:
+        InputError: they say something, and there is no file.
+    """
+    given = [name for name in FILE_OPTIONS if getattr(options, name) is not None]
+    has_file = any(str(name) not in BUILT_IN for name in options.suites)
+    is_used = has_file or (options.synthetic is not None and given == ["sample"])
+    if given and not is_used:
+        flag = f"--{given[0].replace('_', '-')}"
+        change = "name a file of prompts: --suite FILE"
+        raise InputError(f"{flag} says something of a file, and no suite is one", change=change)
+    return FileOptions(
+        prompt_column=options.prompt_column,
+        class_field=options.class_field,
+        turns=options.turns,
+        sample=options.sample,
+        seed=options.seed,
+    )
+
+
+def _shape_synthetic(options: RunOptions) -> SyntheticShape | None:
+    """Return the size and number of the prompts to make; None without `synthetic`."""
+    if options.synthetic is None:
+        return None
+    input_tokens, output_tokens = parse_synthetic(options.synthetic)
+    return SyntheticShape(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        count=options.sample or options.prompts_per_class or SYNTHETIC_PROMPTS,
+        seed=options.seed,
     )
 
 

@@ -18,6 +18,7 @@ from tandem.shell_command import quote_command
 
 RECORDS_FILE = "records.jsonl"
 WARM_UP_FILE = "warmup.jsonl"
+SYNTHETIC_FILE = "synthetic.jsonl"
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tandem.bench.suites.file_options import FileOptions
 from tandem.bench.suites.suite import Suite, load_suite
 from tandem.errors import TandemError
 
@@ -22,12 +23,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print a suite's prompts in order, then its counts, hash and notes; return the exit code."""
     description = "Show a suite's prompts: id, class, characters, first words."
     parser = argparse.ArgumentParser(prog="python -m tandem.bench.suites", description=description)
-    parser.add_argument("suite", help="post, real, or a file FILE.jsonl")
+    parser.add_argument("suite", help="post, real, or a FILE of prompts")
     help_text = "a checkout of ray-project/llmperf, for its text in post"
     parser.add_argument("--llmperf-source", type=Path, metavar="DIR", help=help_text)
+    parser.add_argument("--prompt-column", metavar="NAME", help="column or key of the prompts")
+    parser.add_argument("--class-field", metavar="NAME", help="column or key of the classes")
+    parser.add_argument("--turns", type=int, metavar="N", help="turns of the user to send")
+    parser.add_argument("--sample", type=int, metavar="N", help="draw N prompts")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the draw")
     options = parser.parse_args(argv)
+    form = FileOptions(
+        prompt_column=options.prompt_column,
+        class_field=options.class_field,
+        turns=options.turns,
+        sample=options.sample,
+        seed=options.seed,
+    )
     try:
-        suite = load_suite(options.suite, llmperf_source=options.llmperf_source)
+        suite = load_suite(options.suite, llmperf_source=options.llmperf_source, options=form)
     except TandemError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

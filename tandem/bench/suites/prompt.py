@@ -11,7 +11,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
+ID_PATTERN = r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
+CLASS_PATTERN = r"\A(?!all\Z)[a-z0-9][a-z0-9-]{0,31}\Z"
+MAX_TOKENS_LIMITS = (1, 131_072)
+
 Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
+TokenLimit = Annotated[int, msgspec.Meta(ge=MAX_TOKENS_LIMITS[0], le=MAX_TOKENS_LIMITS[1])]
 Hint = Literal["repeats", "json", "code", "to-limit"]
 """Hint of a prompt for the content check.
 
@@ -28,7 +33,9 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     content: Text
 
 
-class Prompt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Prompt(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """One prompt.
 
     Args:
@@ -41,14 +48,12 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         check: hints for the content check.
     """
 
-    id: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
-    class_: Annotated[str, msgspec.Meta(pattern=r"\A(?!all\Z)[a-z0-9][a-z0-9-]{0,31}\Z")] = (
-        msgspec.field(name="class")
-    )
+    id: Annotated[str, msgspec.Meta(pattern=ID_PATTERN)]
+    class_: Annotated[str, msgspec.Meta(pattern=CLASS_PATTERN)] = msgspec.field(name="class")
     messages: tuple[Message, ...] | None = None
     prompt: Text | None = None
     system: Text | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=131_072)] | None = None
+    max_tokens: TokenLimit | None = None
     check: frozenset[Hint] = frozenset()
 
     def __post_init__(self) -> None:

@@ -26,10 +26,11 @@ from pathlib import Path
 
 import msgspec
 
+from tandem.bench.suites.file_options import NO_OPTIONS, FileOptions
 from tandem.bench.suites.prompt import Hint, Prompt
+from tandem.bench.suites.suite_file import read_prompts
 from tandem.errors import InputError, convert_os_errors
 
-MAX_FAULTS = 20  # faults in an error; a file of another format has one for every line
 DATA = Path(__file__).parent / "data"
 WRAPPING = (
     "Keep sending lines of this text, picked at random, 600 tokens in all. Never end your answer"
@@ -77,7 +78,7 @@ class Suite:
     """Prompts with a name.
 
     Args:
-        name: `post`, `real`, or a user's file name with its ending.
+        name: `post`, `real`, `synthetic`, or a user's file name with its ending.
         prompts: in the file's order.
         sha256: of the canonical content (`content_hash`).
         defaults: of the suite.
@@ -104,19 +105,29 @@ class Suite:
         """Return the prompts of one class, in order."""
         return tuple(prompt for prompt in self.prompts if prompt.class_ == name)
 
+    def encode_lines(self) -> bytes:
+        """Return its prompts as a file in Tandem's form."""
+        return b"".join(msgspec.json.encode(prompt) + b"\n" for prompt in self.prompts)
+
     def select_classes(self, classes: Collection[str]) -> Suite:
         """Return the suite with only these classes, and with the hash of the remaining prompts."""
         prompts = tuple(prompt for prompt in self.prompts if prompt.class_ in classes)
         return replace(self, prompts=prompts, sha256=content_hash(prompts))
 
 
-def load_suite(name_or_path: str | Path, *, llmperf_source: Path | None = None) -> Suite:
+def load_suite(
+    name_or_path: str | Path,
+    *,
+    llmperf_source: Path | None = None,
+    options: FileOptions = NO_OPTIONS,
+) -> Suite:
     """Return a suite.
 
     Args:
-        name_or_path: `post`, `real`, or a JSONL file (docs/suites.md).
+        name_or_path: `post`, `real`, or a file in one of the forms of docs/suites.md.
         llmperf_source: a checkout of ray-project/llmperf, whose own text is the eighth case of
             `post`; no other suite reads it.
+        options: what the user says of a file; `post` and `real` do not ask for it.
 
     Raises:
         InputError: there is no such suite, or its file is invalid; the error names the faulty
@@ -133,19 +144,37 @@ def load_suite(name_or_path: str | Path, *, llmperf_source: Path | None = None) 
         )
     if path.suffix != ".jsonl" and not path.exists():
         change = _suggest_name(name, BUILT_IN, "name one of these, or the file by its path")
-        problem = (
-            "no suite and no file has this name; allowed:"
-            f" {', '.join(BUILT_IN)}, or a file FILE.jsonl"
-        )
+        problem = f"no suite and no file has this name; allowed: {', '.join(BUILT_IN)}, or a file"
         raise InputError(problem, where=name, change=change)
-    prompts = _read_prompts(path)
-    return Suite(name=path.name, prompts=prompts, sha256=content_hash(prompts), defaults=REAL)
+    return read_suite(_read_file(path), name=path.name, where=name, options=options)
+
+
+def read_suite(
+    content: bytes, *, name: str, where: str, options: FileOptions = NO_OPTIONS
+) -> Suite:
+    """Return the suite of a user's file, or of bytes that were such a file.
+
+    Args:
+        content: of the file.
+        name: of the suite.
+        where: the file's path, for an error.
+        options: what the user says of it.
+
+    Raises:
+        InputError: the content is in no known form, rows are faulty, or the sample is too large.
+    """
+    file = read_prompts(content, where, options)
+    prompts = options.draw_sample(tuple(file.prompts.values()), where)
+    notes = tuple(f"{name}: {note}" for note in file.list_notes())
+    digest = content_hash(prompts)
+    return Suite(name=name, prompts=prompts, sha256=digest, defaults=REAL, notes=notes)
 
 
 @cache  # a runner asks for them at each look, and they are the package's own
 def _load_built_in(name: str) -> Suite:
     """Return a suite of this package, without the text of llmperf."""
-    prompts = _read_prompts(DATA / f"{name}.jsonl")
+    path = DATA / f"{name}.jsonl"
+    prompts = tuple(read_prompts(path.read_bytes(), str(path), NO_OPTIONS).prompts.values())
     notes = (OMISSION_NOTE,) if name == "post" else ()
     return Suite(
         name=name,
@@ -240,53 +269,12 @@ def _suggest_name(name: str, names: Collection[str], otherwise: str) -> str:
     return f"did you mean {close[0]!r}?" if close else otherwise
 
 
-def _read_prompts(path: Path) -> tuple[Prompt, ...]:
-    """Return the prompts of one file, in order.
+def _read_file(path: Path) -> bytes:
+    """Return the content of a file.
 
     Raises:
-        InputError: the file cannot be read, or has invalid lines; the error names the first
-            MAX_FAULTS faults.
+        InputError: it cannot be read.
     """
-    with convert_os_errors(
-        "it cannot be read", path, "correct the path or its rights: a suite is a JSONL file"
-    ):
-        # editors on Windows write this mark
-        content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-
-    prompts: dict[str, Prompt] = {}
-    faults: list[str] = []
-    for number, line in enumerate(content.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            prompt = _decode_prompt(line)
-        except ValueError as error:
-            faults.append(f"line {number}: {error}")
-        else:
-            if prompts.setdefault(prompt.id, prompt) is not prompt:
-                faults.append(f"line {number}: duplicate id {prompt.id!r}")
-    if faults or not prompts:
-        problem = "\n".join(faults[:MAX_FAULTS]) or "the file has no prompt"
-        if len(faults) > MAX_FAULTS:
-            problem += f"\nand {len(faults) - MAX_FAULTS} more lines"
-        change = "write one JSON object a line, UTF-8, with the keys of docs/suites.md"
-        raise InputError(problem, where=str(path), change=change)
-    return tuple(prompts.values())
-
-
-def _decode_prompt(line: bytes) -> Prompt:
-    """Return the prompt of a line.
-
-    Raises:
-        ValueError: the line is no prompt; the error says why.
-    """
-    try:
-        prompt = msgspec.json.decode(line, type=Prompt)
-        objects: list[list[tuple[str, object]]] = []
-        # msgspec keeps the last of two equal keys
-        json.loads(line, object_pairs_hook=objects.append)
-    except RecursionError as error:
-        raise ValueError(str(error)) from error
-    if any(len(dict(pairs)) < len(pairs) for pairs in objects):
-        raise ValueError("duplicate key in one object")
-    return prompt
+    change = "correct the path or its rights: a suite is a file of prompts (docs/suites.md)"
+    with convert_os_errors("it cannot be read", path, change):
+        return path.read_bytes()

@@ -9,7 +9,12 @@ from measured import run_manifest
 from planned import plan, suite
 
 from tandem.bench.plan.estimate import estimate_request_s, estimate_turn_s, format_duration
-from tandem.bench.plan.run_description import describe_plan, note_shared_classes, note_thin_loads
+from tandem.bench.plan.run_description import (
+    describe_plan,
+    note_large_suites,
+    note_shared_classes,
+    note_thin_loads,
+)
 from tandem.bench.plan.settings import RunSettings
 
 
@@ -28,6 +33,12 @@ def test_a_turn_takes_its_waves_or_its_arrivals():
 
     assert estimate_turn_s(first) == pytest.approx(2 * answer_s)
     assert estimate_turn_s(arriving) == pytest.approx(arriving.arrivals_s[-1] + answer_s)
+
+
+def test_a_file_of_very_many_prompts_may_be_sampled():
+    assert list(note_large_suites(plan(classes={"code": 1000}))) == []
+    (note,) = note_large_suites(plan(classes={"code": 1001}, concurrency=(1, 4)))
+    assert note == "all 1,001 prompts of small are sent: --sample N draws some of them"
 
 
 def settings(**changes):

@@ -77,6 +77,11 @@ def make_options(**options: Any) -> RunOptions:
         ({"timeouts": (1.0,)}, "timeouts: (1.0,); allowed: a mapping"),
         ({"goodput": {"ttft_ms": 0}}, "goodput['ttft_ms']: 0; allowed: a number above 0 of ttft"),
         ({"placement": {"other": "x"}}, "placement['other']: 'x'; allowed: a server of plain, dr"),
+        ({"sample": 0}, "sample: 0; allowed: a whole number from 1 to 1000000"),
+        ({"prompt_column": ""}, "prompt_column: ''; allowed: the name of a column or key"),
+        ({"synthetic": "64"}, "synthetic: '64'; allowed: IN/OUT in tokens, as 512/128"),
+        ({"synthetic": "64/131073"}, "synthetic: '64/131073'; allowed: IN/OUT in tokens"),
+        ({"synthetic": (64, 8)}, "synthetic: (64, 8); allowed: IN/OUT in tokens"),
     ],
     ids=lambda value: " ".join(map(str, value.items())) if isinstance(value, dict) else "",
 )
@@ -132,6 +137,7 @@ def list_settings(settings: RunSettings) -> dict[str, Any]:
         ({"goodput": {"ttft_ms": 500}}, ("--goodput", "ttft_ms:500")),
         ({"placement": {"draft": "second-half"}}, ("--placement", "draft=second-half")),
         ({"price_usd_per_hour": 35.76}, ("--price", "35.76")),
+        ({"synthetic": "64/8", "sample": 4}, ("--synthetic", "64/8", "--sample", "4")),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -162,6 +168,32 @@ def test_a_suite_may_be_a_path(tmp_path):
     path = suite_file(tmp_path, {"own": ["say a", "say b"]})
     [suite] = complete_options(make_options(suites=(path,))).suites
     assert suite.classes == ("own",)
+
+
+def test_options_of_a_file_read_it_as_their_flags_do(tmp_path):
+    path = tmp_path / "tickets.csv"
+    path.write_text("question,team\n" + "".join(f"Why {n}?,{n % 2}\n" for n in range(9)))
+    words = {"prompt_column": "question", "class_field": "team", "turns": 2, "sample": 4, "seed": 3}
+    flags = [part for name, value in words.items() for part in (f"--{name}", str(value))]
+    flags = [part.replace("_", "-") for part in flags]
+
+    options = make_options(suites=(path,), **words)
+
+    [suite] = complete_options(options).suites
+    from_flags = build_settings(
+        SELECTION, run_flags(*ARMS, "--suite", str(path), *flags, "--out", "x")
+    )
+    assert from_flags.suites == (suite,)
+    assert (len(suite.prompts), set(suite.classes)) == (4, {"0", "1"})
+
+
+@pytest.mark.parametrize("option", ["prompt_column", "class_field", "turns", "sample"])
+def test_an_option_of_a_file_needs_a_file(option):
+    flag = f"--{option.replace('_', '-')} says something of a file, and no suite is one"
+    for suites in ((), ("real",)):
+        value = 4 if option in {"turns", "sample"} else "kind"
+        with pytest.raises(InputError, match=flag):
+            complete_options(make_options(suites=suites, **{option: value}))
 
 
 def test_a_later_change_of_what_was_given_changes_no_option():

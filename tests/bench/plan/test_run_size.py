@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from planned import suite
 
-from tandem.bench.plan.run_size import DEFAULT_SIZE, RunSize
+from tandem.bench.plan.run_size import DEFAULT_SIZE, QUICK_SIZE, RunSize
+from tandem.bench.suites.synthetic import SyntheticShape
 
 
 def test_a_suite_without_the_classes_gives_its_first_ones():
@@ -16,4 +17,12 @@ def test_a_suite_without_the_classes_gives_its_first_ones():
 
 def test_the_default_size_shortens_no_file_of_a_user():
     size = DEFAULT_SIZE.fit_files([suite({"code": 1})])
+    assert (size.prompts_per_class, size.max_tokens) == (None, None)
+
+
+def test_no_size_shortens_synthetic_prompts():
+    shape = SyntheticShape(input_tokens=64, output_tokens=600, count=12)
+    suites = QUICK_SIZE.load_suites([], synthetic=shape)
+    size = QUICK_SIZE.fit_files(suites)
+    assert [suite.name for suite in suites] == ["synthetic"]
     assert (size.prompts_per_class, size.max_tokens) == (None, None)

@@ -127,7 +127,7 @@ def test_faulty_lines_are_named_together_on_one_screen(tmp_path):
         "line 4",
     ]
 
-    problem = refused(suite_file(tmp_path, *[b"id;class;prompt\n"] * 500)).problem
+    problem = refused(suite_file(tmp_path, *[GOOD] * 501)).problem
     assert len(problem.splitlines()) == 21
     assert "and 480 more lines" in problem
 

@@ -1,0 +1,139 @@
+"""The rows of a table: CSV, with any of the usual signs between its cells.
+
+Invariant: a table has a head, and a record has as many cells as the head; any other record is a
+fault with its first line. A cell stays as it stands; an empty one is no value.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from tandem.bench.suites.file_row import FileRow
+from tandem.errors import InputError
+
+DELIMITERS = ",;\t|"
+CHECKED_RECORDS = 50  # first records of a table that must be as wide as its head
+QUOTE_CHANGE = "a quote inside a cell is written twice"
+# prose has a space after its comma, and more words; pandas leaves the name of its first column
+# empty, or calls it "Unnamed: 0"
+_COLUMN_NAME = re.compile(r"([^\W\d][\w.():/-]*( [\w.()/-]+){0,2})?")
+# a line that is one of these words alone is the head of a table with one column
+_LONE_COLUMNS = frozenset({"prompt", "prompts", "question", "instruction", "text", "query"})
+
+
+@dataclass(frozen=True, slots=True)
+class TableHead:
+    """The first record of a table, and the sign between its cells."""
+
+    delimiter: str
+    columns: tuple[str, ...]
+
+
+def find_head(text: str, column: str | None, *, is_table: bool) -> TableHead | None:
+    """Return the head of a table; None if the file is plain text.
+
+    Args:
+        text: of the file.
+        column: the user's name for the prompts' column; only a table has one.
+        is_table: whether the file's name says so.
+    """
+    heads = []
+    for delimiter in DELIMITERS:
+        with suppress(csv.Error):  # prose may begin with a quote
+            cells = _read_head(_open_table(text, delimiter))
+            columns = tuple(cell.strip() for cell in cells)
+            heads.append(TableHead(delimiter, columns))
+    if not heads:
+        return None
+    with_column = [head for head in heads if column in head.columns]
+    head = max(with_column or heads, key=lambda head: len(head.columns))
+    has_head = column is not None or is_table or _has_columns(text, head)
+    return head if has_head else None
+
+
+def _has_columns(text: str, head: TableHead) -> bool:
+    """Return whether the first line names columns, and the lines after it have as many cells."""
+    width = len(head.columns)
+    if width == 1:
+        return head.columns[0].lower() in _LONE_COLUMNS
+    first_line, _, rest = text.lstrip().partition("\n")
+    is_prose = f"{head.delimiter} " in first_line
+    if is_prose or not all(map(_COLUMN_NAME.fullmatch, head.columns)):
+        return False
+    try:
+        records = list(islice(_open_table(rest, head.delimiter), CHECKED_RECORDS))
+    except csv.Error:
+        return False
+    return {len(cells) for cells in records if cells} == {width}
+
+
+def _read_head(table: Iterator[list[str]]) -> list[str]:
+    """Return the first record that is not blank."""
+    return next(filter(None, table), [])
+
+
+def _open_table(text: str, delimiter: str) -> Any:
+    """Return the csv module's reader, which counts lines."""
+    csv.field_size_limit(sys.maxsize)  # a prompt may have more than 128 KiB
+    lines = io.StringIO(text, newline="")
+    return csv.reader(lines, delimiter=delimiter, strict=True)
+
+
+def read_table(text: str, head: TableHead, where: str, column: str | None) -> Iterator[FileRow]:
+    """Yield the records below the head.
+
+    Args:
+        text: of the file.
+        head: of the table.
+        where: the file's path.
+        column: the user's name for the prompts' column.
+
+    Raises:
+        InputError: no such column, or a column stands twice.
+    """
+    _check_columns(head.columns, where, column)
+    table = _open_table(text, head.delimiter)
+    _read_head(table)
+    while True:
+        place = f"line {table.line_num + 1}"
+        try:
+            cells = next(table)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield FileRow(place=place, fault=f"{error}: {QUOTE_CHANGE}")
+            continue
+        if cells:
+            yield _build_row(place, cells, head)
+
+
+def _build_row(place: str, cells: Sequence[str], head: TableHead) -> FileRow:
+    if len(cells) != len(head.columns):
+        counts = f"{len(cells)} cells under {len(head.columns)} columns"
+        change = f"quote a cell that has {head.delimiter!r} or a line end"
+        return FileRow(place=place, fault=f"{counts}: {change}")
+    pairs = zip(head.columns, cells, strict=True)
+    return FileRow(place=place, value={name: cell for name, cell in pairs if name and cell})
+
+
+def _check_columns(columns: Sequence[str], where: str, column: str | None) -> None:
+    names = ", ".join(filter(None, columns))
+    if column is None:
+        problem = f"the file is a table with the columns {names}"
+        change = "name the column of the prompts: --prompt-column NAME"
+        raise InputError(problem, where=where, change=change)
+    if column not in columns:
+        problem = f"the table has no column {column!r}; its columns: {names}"
+        raise InputError(problem, where=where, change="name one of them: --prompt-column NAME")
+    for name in filter(None, columns):
+        if columns.count(name) > 1:
+            problem = f"two columns are named {name!r}: {names}"
+            raise InputError(problem, where=where, change="rename one of them")
