@@ -78,3 +78,11 @@ def test_functions_have_rights_where_the_guard_keeps_its_objects() -> None:
 def test_a_blocks_hours_are_those_of_the_file() -> None:
     config = build_guard_config(with_capacity(block=CapacityBlock(starts=STARTS, ends=ENDS)))  # type: ignore[arg-type]
     assert (config.block_starts, config.block_ends) == (STARTS, ENDS)
+
+
+@pytest.mark.parametrize(
+    ("region", "partition"),
+    [("us-east-2", "aws"), ("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")],
+)
+def test_an_arn_has_its_regions_partition(region: str, partition: str) -> None:
+    assert names.aws_partition(region) == partition

@@ -19,7 +19,7 @@ from doubles.fault_proxy.rules import INTERNAL_ERROR_FAULT, FaultRule
 from killing import Bench, Moment, build_upload_command, difference
 from product_change import write_change
 from test_flips import stored  # noqa: F401 - a fixture
-from test_publishing import published  # noqa: F401 - a fixture
+from test_publishing import publication  # noqa: F401 - a fixture
 from test_stopped_measurements import pair  # noqa: F401 - a fixture
 
 from tandem.publish.publisher import RunPublisher
@@ -194,7 +194,7 @@ def test_a_resume_that_forgets_is_caught(chance, tmp_path, monkeypatch, request)
 
 
 def test_a_batch_that_is_not_written_down_is_caught(proxy, chance, request, monkeypatch):
-    run = request.getfixturevalue("published")
+    run = request.getfixturevalue("publication")
     monkeypatch.setattr("tandem.publish.publisher.BatchLog.__init__", forget_batches)
     with pytest.raises(AssertionError):
         test_publishing.test_publishing_killed_at_each_request(run, proxy, chance, lambda **_: None)
@@ -207,7 +207,7 @@ def forget_batches(log, folder, environment):
 
 
 def test_a_value_that_is_not_sent_is_caught(proxy, chance, request, monkeypatch):
-    run = request.getfixturevalue("published")
+    run = request.getfixturevalue("publication")
     put = RunPublisher._put_data
     monkeypatch.setattr(test_publishing, "WEATHERS", 3)
     monkeypatch.setattr(
