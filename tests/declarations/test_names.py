@@ -87,3 +87,8 @@ def test_no_label_of_a_variant_admits_a_compile_job(name: str) -> None:
     label, value = names.compile_label(experiment(name))
     assert label not in {names.raise_label(variant) for variant in experiment(name).all_variants()}
     assert value == name
+
+
+def test_a_compile_is_named_by_target_mode_window_and_key() -> None:
+    key = KEYS["post"][1]
+    assert names.compile_job_name(key) == f"compile-qwen3-32b-fused-k7-{key.digest}"
