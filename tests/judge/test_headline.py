@@ -23,6 +23,7 @@ from tandem.judge.cells import judge_speed_ups
 from tandem.judge.headline import withhold_words
 from tandem.judge.pairs import RequestPairing
 from tandem.judge.schema import (
+    ControlCheck,
     OutputEquality,
     RatioEstimate,
     RunControls,
@@ -316,4 +317,20 @@ def test_only_the_manifest_says_that_an_arm_speculates(method, speculates):
     assert (
         headline(replace(seen, run=msgspec.structs.replace(seen.run, arms=arms))).speculates
         is speculates
+    )
+
+
+def test_what_a_check_says_stands_in_the_reasons_cautions_first():
+    checks = tuple(
+        ControlCheck(name=name, result=result, sentence=f"{name} is {result}")
+        for name, result in (
+            ("order", "absent"),
+            ("start", "passed"),
+            ("placement", "caution"),
+            ("drift", "passed"),
+        )
+    )
+    assert headline(run(a=2.0), RunControls(checks=checks)).reasons == (
+        "placement is caution.",
+        "order is absent.",
     )
