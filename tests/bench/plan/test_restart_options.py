@@ -1,32 +1,36 @@
-"""Which starts and restart commands a run may have."""
+"""Which starts and restart commands of a run go together."""
 
 from __future__ import annotations
 
 import pytest
 
-from tandem.bench.plan.run_options import RunOptions
-from tandem.bench.plan.settings import complete_options
-from tandem.errors import InputError
+from tandem.bench.plan.restart_options import find_restart_fault
 
-NAMES = ("base", "spec")
-SERVERS = dict.fromkeys(NAMES, "http://127.0.0.1:8000")
-COMMAND = "systemctl restart vllm"
-REFUSALS = [
-    ({"starts": 6}, "6"),
-    ({"restart": {"base": COMMAND}}, "never run"),
-    ({"starts": 6, "restart": {"bsae": COMMAND}}, "a server of base, spec"),
-    ({"starts": 6, "restart": {"base": " "}}, "a command that restarts base"),
-    ({"starts": 6, "restart": {"base": COMMAND}, "rounds": 5}, "1 to 5, the number of rounds"),
-    ({"starts": 6, "restart": {"base": COMMAND}, "duration_s": 60.0}, "need rounds"),
-]
+SERVERS = ("base", "spec")
+COMMAND = {"base": "./restart.sh"}
 
 
-@pytest.mark.parametrize(("options", "allowed"), REFUSALS)
-def test_restarts_that_cannot_be_done_are_refused(options, allowed):
-    with pytest.raises(InputError, match=allowed):
-        RunOptions(servers=SERVERS, model="m", **options)
+def find_fault(starts, commands, rounds=None, duration_s=None):
+    return find_restart_fault(
+        starts, commands, servers=SERVERS, rounds=rounds, duration_s=duration_s
+    )
 
 
-def test_there_are_no_fewer_rounds_than_starts():
-    options = RunOptions(servers=SERVERS, model="m", starts=6, restart=COMMAND)
-    assert complete_options(options).manifest.rounds == 6
+@pytest.mark.parametrize(
+    ("starts", "commands", "limits", "option"),
+    [
+        (2, {"other": "./restart.sh"}, {}, "restart"),
+        (2, {"base": " "}, {}, "restart"),
+        (2, {}, {}, "starts"),
+        (1, COMMAND, {}, "starts"),
+        (6, COMMAND, {"rounds": 4}, "starts"),
+        (2, COMMAND, {"duration_s": 60.0}, "starts"),
+    ],
+)
+def test_what_cannot_be_done_names_its_option(starts, commands, limits, option):
+    assert find_fault(starts, commands, **limits).option == option
+
+
+@pytest.mark.parametrize(("starts", "commands"), [(1, {}), (6, COMMAND)])
+def test_starts_with_their_commands_are_taken(starts, commands):
+    assert find_fault(starts, commands, rounds=6) is None
