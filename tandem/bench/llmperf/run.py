@@ -191,7 +191,7 @@ class LlmperfSession:
         arguments = self.load.arguments(arm.model, folder.absolute())
         command = [str(self.tool.python), str(self.tool.source / SCRIPT), *arguments]
         variables = {
-            "OPENAI_API_BASE": f"{arm.root}/v1",
+            "OPENAI_API_BASE": arm.api_root,
             "OPENAI_API_KEY": API_KEY,
             "RAY_ADDRESS": address,
         }
@@ -281,7 +281,7 @@ def _ask_simulated(arm: manifest.ManifestArm) -> bool | None:
     """Return whether a server says that it is simulated; None if it does not list its models."""
     try:
         with urllib.request.urlopen(  # noqa: S310 - the user's
-            f"{arm.root}/v1/models", timeout=ANNOUNCEMENT_TIMEOUT_S
+            f"{arm.api_root}/models", timeout=ANNOUNCEMENT_TIMEOUT_S
         ) as answer:
             cards = json.loads(answer.read(MODELS_PAGE_BYTES))["data"]
             headers = (answer.headers.get(SIMULATED_HEADER),)

@@ -59,7 +59,7 @@ class LmEvalCall:
 
     def list_words(self, arm: ManifestArm, out: Path) -> list[str]:
         """Return the command for one server; lm-eval writes its samples below `out`."""
-        url = f"{arm.root}/v1/chat/completions"
+        url = f"{arm.api_root}/chat/completions"
         model = (
             f"model={arm.model},base_url={url},num_concurrent={CONCURRENCY},"
             "tokenized_requests=False"

@@ -35,7 +35,7 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
 from tandem.bench.load import completion_request
-from tandem.bench.load.completion_request import API_PATHS, CompletionRequest
+from tandem.bench.load.completion_request import API_PATHS, MODELS_PATH, CompletionRequest
 from tandem.bench.load.event import DETAIL_CHARACTERS
 from tandem.bench.load.proxy import find_proxy
 from tandem.bench.load.reply import ServerReply
@@ -149,7 +149,7 @@ class CompletionClient:
         Args:
             count: at most the client's limit.
         """
-        replies = await asyncio.gather(*(self.get("/v1/models") for _ in range(count)))
+        replies = await asyncio.gather(*(self.get(MODELS_PATH) for _ in range(count)))
         return sum(reply.error is None or reply.error.startswith("status_") for reply in replies)
 
     async def get(
@@ -163,12 +163,13 @@ class CompletionClient:
         """Get `path` of the server (models, version, metrics); never raises for a server's fault.
 
         Args:
-            path: after the server's root.
+            path: after the server's root; MODELS_PATH comes after that of its API.
             timeouts: of the request.
             limit_bytes: most bytes of the page; more is the error `endless`.
             apart: use a new connection, whatever requests are in flight.
         """
-        reply = ServerReply(time.monotonic_ns(), url=self.arm.root + path, limit_bytes=limit_bytes)
+        root = self.arm.api_root if path == MODELS_PATH else self.arm.root
+        reply = ServerReply(time.monotonic_ns(), url=root + path, limit_bytes=limit_bytes)
 
         async def send(deadline: RequestDeadline) -> None:
             deadline.is_sent = True  # a GET has no body that sets this; a page is not measured
@@ -188,7 +189,9 @@ class CompletionClient:
         limit_bytes = STREAM_BYTES + STREAM_BYTES_PER_TOKEN * request.max_tokens
         limit_bytes += STREAM_BYTES_PER_REQUEST_BYTE * len(content)
         reply = ServerReply(
-            time.monotonic_ns(), url=self.arm.root + API_PATHS[self.api], limit_bytes=limit_bytes
+            time.monotonic_ns(),
+            url=self.arm.api_root + API_PATHS[self.api],
+            limit_bytes=limit_bytes,
         )
 
         async def send(deadline: RequestDeadline) -> None:

@@ -23,7 +23,8 @@ from tandem.bench.records.manifest import ServerOffers
 NO_OFFERS = ServerOffers()
 TOP_LOGPROBS = 2  # alternatives per token
 TEMPLATE_FIELD = "chat_template_kwargs"
-API_PATHS: dict[ApiName, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
+API_PATHS: dict[ApiName, str] = {"chat": "/chat/completions", "completions": "/completions"}
+MODELS_PATH = "/models"
 
 
 @dataclass(frozen=True, slots=True)

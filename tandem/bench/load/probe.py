@@ -21,7 +21,12 @@ import msgspec
 
 from tandem.bench.load import answer
 from tandem.bench.load.client import CompletionClient
-from tandem.bench.load.completion_request import API_PATHS, NO_OFFERS, CompletionRequest
+from tandem.bench.load.completion_request import (
+    API_PATHS,
+    MODELS_PATH,
+    NO_OFFERS,
+    CompletionRequest,
+)
 from tandem.bench.load.event import DETAIL_CHARACTERS, EventError, format_bytes
 from tandem.bench.load.reply import ServerReply, read_page
 from tandem.bench.records.json_file import DECODE_ERRORS
@@ -277,7 +282,7 @@ async def _read_model_cards(
     client: CompletionClient,
 ) -> tuple[dict[str, dict[str, Any]], ServerReply]:
     """Return the models of /v1/models by name, none without that page, and the reply."""
-    reply = await client.get("/v1/models")
+    reply = await client.get(MODELS_PATH)
     if reply.error in PAGE_ERROR_WORDS:
         return {}, reply
     try:

@@ -8,7 +8,11 @@ of the request.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
+import email.utils
+import math
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -23,6 +27,7 @@ from tandem.bench.load.event import (
 from tandem.bench.load.sse import EventSplitter, ServerEvent
 
 NS_PER_S = 1_000_000_000
+_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]*)?")
 
 
 @dataclass(slots=True)
@@ -91,13 +96,39 @@ class ServerReply:
 
     @property
     def retry_after_s(self) -> float | None:
-        """Seconds in the Retry-After header; None if absent or no number of seconds."""
+        """Seconds to wait by the Retry-After header, from 0; None if it is absent or unreadable.
+
+        The header has seconds or a date (RFC 9110 10.2.3), from some gateways a fraction. A date
+        counts from the date of the answer, else from the whole second in which its headers came:
+        both are cut to whole seconds.
+        """
         value = self.headers.get("Retry-After", "").strip()
-        return float(value) if value.isdecimal() else None
+        if _DECIMAL.fullmatch(value):
+            return float(value)
+        moment_s = _parse_http_date(value)
+        if moment_s is None:
+            return None
+        answer_s = _parse_http_date(self.headers.get("Date", ""))
+        if answer_s is None:
+            age_ns = time.monotonic_ns() - (self.headers_ns or self.start_ns)
+            answer_s = math.floor(time.time() - age_ns / NS_PER_S)
+        return max(0.0, moment_s - answer_s)
 
     def since_start_s(self, at_ns: int) -> float:
         """Return a time as seconds from the start."""
         return (at_ns - self.start_ns) / NS_PER_S
+
+
+def _parse_http_date(text: str) -> float | None:
+    """Return a date of HTTP in seconds of Unix time; None if the text is none.
+
+    All three forms of RFC 9110 5.6.7 are read; one without a zone is UTC.
+    """
+    try:
+        moment = email.utils.parsedate_to_datetime(text.strip())
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp()
 
 
 def split_events(

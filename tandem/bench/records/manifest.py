@@ -25,6 +25,7 @@ from tandem.errors import InputError, convert_os_errors
 SCHEMA = 2
 FILE = "manifest.json"
 UNNAMED_METHOD = "not named"
+ENDPOINT_PATHS = ("/chat/completions", "/completions")
 
 RoundCount = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
 ControlRoundCount = Annotated[int, msgspec.Meta(ge=0, le=1000)]  # as --control-rounds takes
@@ -58,7 +59,8 @@ class ManifestArm(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         name: the NAME given on the command line.
         role: baseline, or a variant of it.
-        url: root of the server; "/v1" and "/" at its end are accepted.
+        url: of the server as the user gave it: its root, with or without "/v1" and "/", or the
+            whole URL of an endpoint.
         model: the requested model; before the probe, empty for the only one that it lists.
         artifact_key: key of the compiled artifact that the server runs.
         image: container image, by digest.
@@ -95,9 +97,22 @@ class ManifestArm(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()
 
     @property
+    def api_root(self) -> str:
+        """The address of the API: what stands before /chat/completions and /models.
+
+        The whole URL of an endpoint says it, so an API need not be below /v1. Any other URL is the
+        root of a server with its API there.
+        """
+        address = self.url.rstrip("/")
+        for path in ENDPOINT_PATHS:
+            if address.endswith(path):
+                return address.removesuffix(path).rstrip("/")
+        return address.removesuffix("/v1").rstrip("/") + "/v1"
+
+    @property
     def root(self) -> str:
-        """The address before /v1."""
-        return self.url.rstrip("/").removesuffix("/v1").rstrip("/")
+        """The address before /v1, where /health, /version and /metrics are."""
+        return self.api_root.removesuffix("/v1").rstrip("/")
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, kw_only=True):

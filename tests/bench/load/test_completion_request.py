@@ -29,6 +29,20 @@ def test_an_address_may_have_a_path_and_end_in_v1(url, root):
     assert arm("arm", url=url).root == root
 
 
+@pytest.mark.parametrize(
+    ("url", "root", "api_root"),
+    [
+        ("http://host:8000/v1/chat/completions", "http://host:8000", "http://host:8000/v1"),
+        ("http://host:8000/v1/completions/", "http://host:8000", "http://host:8000/v1"),
+        ("https://host/paas/v4/chat/completions", "https://host/paas/v4", "https://host/paas/v4"),
+        ("https://host/team/v1", "https://host/team", "https://host/team/v1"),
+    ],
+)
+def test_the_whole_url_of_an_endpoint_says_where_the_api_is(url, root, api_root):
+    entry = arm("arm", url=url)
+    assert (entry.root, entry.api_root) == (root, api_root)
+
+
 def test_a_plain_request_says_nothing_beyond_what_every_server_knows():
     common = {"model": "small", "max_tokens": 16, "temperature": 0.0, "stream": True}
     assert sent() == common | {"messages": [{"role": "user", "content": "count to ten"}]}
