@@ -147,6 +147,11 @@ class Request:
         """Whether it asks for the chat API."""
         return self.path.endswith("/chat/completions")
 
+    @property
+    def max_tokens(self) -> int | None:
+        """Most tokens of the answer, by either name."""
+        return self.body.get("max_tokens", self.body.get("max_completion_tokens"))
+
     def schedule(self, default: Schedule) -> Schedule:
         """The default's, changed by what the prompt says."""
         messages = self.body.get("messages")
@@ -254,9 +259,14 @@ class Server:
         self.generator = random.Random(seed)  # noqa: S311 - of the requests' own times, in the order they came
         self.truths: list[dict[str, Any]] = []
         self.accepted = 0
-        # answered with 400, as a server that does not know them
+        # answered with an error, as by a server that does not know them
         self.refused_fields: tuple[str, ...] = ()
+        self.refusal_status = 400
+        self.ignored_fields: tuple[str, ...] = ()
+        self.lethal_field: str | None = None  # its engine dies of a request that has it
+        self.is_dead = False
         self.models: list[dict[str, str]] = [{"id": MODEL, "root": "/models/independent"}]
+        self.models_page: Any = None  # in place of OpenAI's list of the models
         self.health: int = 200
         self.name: str | None = None  # value of Server on every answer
         self._server: asyncio.Server | None = None
@@ -326,7 +336,7 @@ class Server:
         }
         connection.number += 1
         self.truths.append(connection.truth)
-        return Request(method, path, headers, connection.truth["body"])
+        return Request(method, path, headers, dict(connection.truth["body"]))
 
     async def _answer(self, connection: Connection, request: Request) -> bool:
         """Answer one request; return whether the connection goes on."""
@@ -334,19 +344,18 @@ class Server:
             if request.method == "GET":
                 await self._answer_get(connection, request)
                 return True
+            for name in self.ignored_fields:
+                request.body.pop(name, None)
             fields = request.body.keys() | (request.body.get("stream_options") or {}).keys()
             if unknown := [name for name in self.refused_fields if name in fields]:
-                refusal = {
-                    "error": {
-                        "message": f"unknown field {unknown[0]}",
-                        "type": "BadRequestError",
-                        "code": 400,
-                    }
-                }
-                await connection.whole(
-                    "400 Bad Request", "application/json", json.dumps(refusal).encode()
-                )
+                await self._refuse(connection, f"unknown field {unknown[0]}", self.refusal_status)
                 return True
+            if self.is_dead:
+                await self._refuse(connection, "EngineCore encountered an issue", 500)
+                return True
+            if self.lethal_field in fields:
+                self.is_dead = True
+                return False
             return await self._stream(connection, request, request.schedule(self.default))
         finally:
             if self.log is not None:
@@ -358,9 +367,14 @@ class Server:
                 self.log.write(json.dumps(fields_) + "\n")
                 self.log.flush()
 
+    async def _refuse(self, connection: Connection, message: str, status: int) -> None:
+        error = {"message": message, "type": "BadRequestError", "code": status}
+        body = json.dumps({"error": error}).encode()
+        await connection.whole(f"{status} Refused", "application/json", body)
+
     async def _answer_get(self, connection: Connection, request: Request) -> None:
         pages = {
-            "/v1/models": {"object": "list", "data": self.models},
+            "/v1/models": self.models_page or {"object": "list", "data": self.models},
             "/version": {"version": "0.0.1"},
             "/health": {},
         }
@@ -389,7 +403,7 @@ class Server:
         frames = Frames(request, schedule)
         await connection.begin(schedule.content_type)
         role = frames.role()
-        sizes = schedule.sizes(request.body.get("max_tokens"))
+        sizes = schedule.sizes(request.max_tokens)
         await _until(start + schedule.ttft_ms / 1000)
         if role is not None:
             await connection.write(role, 0)
@@ -419,7 +433,7 @@ async def _raw(connection: Connection, schedule: Schedule) -> bool:
 async def _end(
     connection: Connection, request: Request, schedule: Schedule, frames: Frames
 ) -> bool:
-    full = frames.running >= request.body.get("max_tokens", schedule.tokens)
+    full = frames.running >= (request.max_tokens or schedule.tokens)
     last = [frames.finish("length" if full else "stop")]
     if request.option("include_usage") and schedule.fault != "no_usage":
         last.append(frames.usage())

@@ -40,11 +40,14 @@ SUSPECTS = {
     "usage_above_max_tokens": (
         "the server counted more tokens than the request allowed, so its count is none"
     ),
+    "max_tokens_ignored": (
+        "the answer has more words than max_tokens allowed tokens, so the server ignores max_tokens"
+    ),
     "end_without_reason": (
         "the stream ended with [DONE] and without a finish_reason, so a cut answer looks the same"
     ),
 }
-COMPLETE_SUSPECTS = frozenset({"end_without_reason"})
+COMPLETE_SUSPECTS = frozenset({"end_without_reason", "max_tokens_ignored"})
 """Suspects whose figures all count."""
 
 _TIME_SUSPECTS = ("time_runs_backwards", "chunk_after_end")
@@ -215,7 +218,9 @@ def _find_suspects(
     chunk_count = chunks.sum_by_record(chunks.bears_tokens)
     chunk_tokens = chunks.sum_by_record(chunks.bears_tokens, chunks.tokens)
     max_tokens = collect_column(records, "max_tokens")
-    by_usage = [record.counted_by == "usage" for record in records]
+    by_usage = np.array([record.counted_by == "usage" for record in records], bool)
+    is_above = by_usage & (tokens > max_tokens)
+    is_ignored = _exceed_limit(records, is_above | (chunk_count > max_tokens))
     lacks_reason = [
         record.finish_reason is None and record.generator == "tandem" for record in records
     ]
@@ -231,6 +236,23 @@ def _find_suspects(
         "usage_differs_from_chunks": (chunk_tokens > tokens) | (chunk_tokens < tokens - 1),
         "tokens_without_chunks": (chunk_count == 0) & (tokens > 1),
         "usage_contradicts_stream": np.array(has_detail, bool),
-        "usage_above_max_tokens": np.array(by_usage, bool) & (tokens > max_tokens),
+        "usage_above_max_tokens": is_above & ~is_ignored,
+        "max_tokens_ignored": is_ignored,
         "end_without_reason": np.array(lacks_reason, bool),
     }
+
+
+def _exceed_limit(records: Sequence[RequestRecord], may_exceed: BoolArray) -> BoolArray:
+    """Return the mask of answers with more words than max_tokens; a word is at least one token.
+
+    Args:
+        records: of the answers.
+        may_exceed: answers whose words are to be counted.
+    """
+    mask = np.zeros(len(records), bool)
+    for place, record in enumerate(records):
+        if not may_exceed[place]:
+            continue
+        word_count = len(f"{record.text} {record.reasoning or ''}".split())
+        mask[place] = word_count > record.max_tokens
+    return mask

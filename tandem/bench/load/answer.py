@@ -200,10 +200,8 @@ def _find_fault(
         return reply.error, reply.error_detail
     tokens = parser.least_tokens
     if tokens > ENDLESS_FACTOR * request.max_tokens + ENDLESS_EXTRA:
-        return (
-            "endless",
-            f"at least {tokens} tokens came, where {request.max_tokens} were requested",
-        )
+        detail = f"at least {tokens} tokens came, where {request.max_tokens} were allowed"
+        return "endless", f"{detail}: the server ignores max_tokens"
     is_whole_on_wire = reply.error in {None, "closed"}
     if not is_whole_on_wire and not parser.is_done:
         return reply.error, reply.error_detail

@@ -27,6 +27,7 @@ from tandem.bench.load.event import (
     find_error,
     read_event,
 )
+from tandem.bench.load.model_list import is_same_model
 from tandem.bench.load.sse import ServerEvent
 from tandem.bench.records.finish_reason import is_good_end, read_finish_reason
 from tandem.bench.records.record import OUTPUT_KINDS, Chunk, ChunkKind
@@ -38,7 +39,6 @@ MAX_UNKNOWN_PARTS = 8
 MAX_PART_NAME = 80
 # an unknown field of an event stream, which the standard ignores
 FIELD_LINE = re.compile(rb"[\w-]{1,40}(:|\Z)")
-DATE_SUFFIX = re.compile(r"-\d[\d-]*\Z")  # a dated snapshot of a name, as OpenAI answers
 
 
 @dataclass(slots=True)
@@ -288,8 +288,7 @@ class AnswerParser:
         if self.model is not None or not isinstance(name, str) or not name:
             return
         self.model = name
-        suffixes = [name.removeprefix(model) for model in self.models if name.startswith(model)]
-        is_known = any(suffix == "" or DATE_SUFFIX.fullmatch(suffix) for suffix in suffixes)
+        is_known = any(is_same_model(name, model) for model in self.models)
         if self.models and not is_known:
             names = " or ".join(sorted(self.models))
             detail = f"the server answers as {name}, not as {names}"

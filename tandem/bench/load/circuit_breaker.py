@@ -39,13 +39,17 @@ class CircuitBreaker:
     notify: Callable[[str], None]
     wait_s: float = MAX_WAIT_S
     _failures: int = field(default=0, init=False)
+    _first_failed: str | None = field(default=None, init=False)  # of those in a row
     _check_task: asyncio.Task[None] | None = field(default=None, init=False)
 
-    def count_outcome(self, error: str | None) -> None:
-        """Count the outcome of a request: its error word, or None."""
+    def count_outcome(self, error: str | None, request_id: str) -> None:
+        """Count the outcome of a request: its error word, or None, and its id."""
         self._failures = self._failures + 1 if error else 0
+        if self._failures <= 1:
+            self._first_failed = request_id if error else None
         if self._failures >= MAX_FAILURES:
-            self.trip(f"{MAX_FAILURES} requests in a row failed ({error})")
+            reason = f"{MAX_FAILURES} requests in a row failed ({error})"
+            self.trip(f"{reason}, the first of them {self._first_failed}")
 
     def trip(self, reason: str) -> None:
         """Pause the arm until /health answers.
@@ -70,6 +74,8 @@ class CircuitBreaker:
             elapsed_s = time.monotonic() - start_s
             if elapsed_s > self.wait_s:
                 problem = f"{arm} went down and did not come back in {format_duration(elapsed_s)}"
+                if self._first_failed is not None:
+                    problem += f"; the first request that failed was {self._first_failed}"
                 change = (
                     "bring the server back, then run again with --resume; what was recorded is kept"
                 )

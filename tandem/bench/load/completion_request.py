@@ -1,8 +1,8 @@
 """One request to a server, as sent over the wire.
 
 Invariant: a request uses only extras that the server accepted in the probe; the same request makes
-the same bytes, so the bodies for two arms differ only in the model's name, and in the fields that
-the user adds for one of them or leaves out.
+the same bytes, so the bodies for two arms differ only in the model's name and in the fields that
+one of the servers refuses, or that the user adds for it or leaves out.
 
 Fields of the body are OpenAI's, and three of vLLM: `stream_options.continuous_usage_stats`,
 `return_token_ids`, `chat_template_kwargs`
@@ -25,6 +25,13 @@ TOP_LOGPROBS = 2  # alternatives per token
 TEMPLATE_FIELD = "chat_template_kwargs"
 API_PATHS: dict[ApiName, str] = {"chat": "/chat/completions", "completions": "/completions"}
 MODELS_PATH = "/models"
+LIMIT_FIELDS: dict[ApiName, tuple[str, ...]] = {
+    "chat": ("max_tokens", "max_completion_tokens"),
+    "completions": ("max_tokens",),
+}
+"""Names of the limit of tokens: the first that is not left out is sent."""
+
+SETTING_FIELDS = ("temperature", "seed", TEMPLATE_FIELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +74,9 @@ def encode_body(request: CompletionRequest, model: str, api: ApiName) -> bytes:
     else:
         fields["prompt"] = request.prompt
     running = {"continuous_usage_stats": True} if offers.continuous_usage else {}
+    limit_names = [name for name in LIMIT_FIELDS[api] if name not in request.left_out]
+    fields |= dict.fromkeys(limit_names[:1], request.max_tokens)
     fields |= {
-        "max_tokens": request.max_tokens,
         "temperature": request.temperature,
         "stream": True,
         "seed": request.seed,

@@ -166,7 +166,7 @@ class RequestLoops:
             self.stop.request("failed", fault, grace_s=0)
             return 0.0
         self.on_record(record)
-        arm.breaker.count_outcome(record.error)
+        arm.breaker.count_outcome(record.error, record.request_id)
         return min(record.retry_after_s or 0.0, MAX_RETRY_AFTER_S)
 
     def _create_request(

@@ -1,11 +1,11 @@
-"""The probe: a test before the measurement of the extras that a server offers.
+"""The probe: a test before the measurement of what a server takes and offers.
 
 Invariant: an offered extra was in an answer, not in a list of versions; if a server cannot be
 measured, the probe names the server and the remedy before the first measured request.
 
-One tiny request uses all extras. If the server refuses the request (400, or FastAPI's 422), the
-probe sends the same request without extras, then with one more each time, and omits each refused
-extra. A server that accepts a field and ignores it offers nothing: only the answer counts.
+The probe reads the list of models, then sends tiny requests, the least first
+(`tandem.bench.load.field_trial`). A server that accepts a field and ignores it offers nothing: only
+the answer counts. What a server refuses is left out for that server, and noted.
 """
 
 from __future__ import annotations
@@ -13,100 +13,38 @@ from __future__ import annotations
 import contextlib
 import re
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from tandem.bench.load import answer
 from tandem.bench.load.client import CompletionClient
 from tandem.bench.load.completion_request import (
-    API_PATHS,
+    LIMIT_FIELDS,
     MODELS_PATH,
-    NO_OFFERS,
+    TEMPLATE_FIELD,
     CompletionRequest,
 )
-from tandem.bench.load.event import DETAIL_CHARACTERS, EventError, format_bytes
-from tandem.bench.load.reply import ServerReply, read_page
-from tandem.bench.records.json_file import DECODE_ERRORS
-from tandem.bench.records.manifest import ManifestArm, ServerOffers, Timeouts
-from tandem.bench.records.record import JSON_NULL, RequestRecord
+from tandem.bench.load.event import DETAIL_CHARACTERS, EventError
+from tandem.bench.load.field_trial import PROBE_TOKENS, FieldTrials, RequestTrial
+from tandem.bench.load.model_list import ModelList, decode_page, is_same_model, parse_model_list
+from tandem.bench.load.probe_fault import build_probe_fault, name_server
+from tandem.bench.load.reply import ServerReply
+from tandem.bench.plan.run_options import ApiName
+from tandem.bench.records.manifest import ManifestArm
 from tandem.bench.records.simulation import SIMULATED_HEADER, is_announced
-from tandem.errors import ExternalError, InputError, SilentServerError, TandemError
+from tandem.errors import InputError
 
-# running usage needs usage: in this order
-EXTRA_NAMES = ("include_usage", "continuous_usage", "token_ids", "logprobs")
-ALL_OFFERS = ServerOffers(**dict.fromkeys(EXTRA_NAMES, True))
-REFUSAL_WORDS = ("status_400", "status_422")
-PAGE_ERROR_WORDS = ("status_404", "status_405", "status_501")
-QUESTION = "Name three colours."
-PROBE_TOKENS = 8
-# error word, fault, problem, change: the first that fits
-_NO_SERVER = "this is not an OpenAI-compatible streaming server"
-_FAULTS: tuple[tuple[str, type[TandemError], str, str], ...] = (
-    (
-        "not_.*|no_choices|decode",
-        ExternalError,
-        _NO_SERVER,
-        "check the address: is it a login page?",
-    ),
-    (
-        "connect|connect_timeout",
-        SilentServerError,
-        "nothing answers",
-        "start the server or correct its address",
-    ),
-    (
-        "certificate",
-        InputError,
-        "TLS certificate verification failed",
-        "trust the certificate, replace it, or use a host name that it covers",
-    ),
-    (
-        "endless",
-        ExternalError,
-        "the server sends too much data",
-        "check what runs at this address",
-    ),
-    (
-        "status_40[13]",
-        InputError,
-        "the server requires an API key",
-        "export its key, and give --api-key-env VAR (sent as a bearer token) or --header K:env:VAR",
-    ),
-    (
-        "status_40[45]|status_501",
-        InputError,
-        "the server has no {path} or no {model}",
-        "correct address, API or model",
-    ),
-    (
-        "status_4(00|22)",
-        InputError,
-        "the server refuses a plain streaming request",
-        "leave out the field that it names",
-    ),
-    (
-        "wrong_model",
-        InputError,
-        "the server answers with another model than {model}",
-        "name its model",
-    ),
-    ("status_3.*", InputError, "the server redirects", "use the address that it redirects to"),
-    (
-        "status_.*",
-        ExternalError,
-        "the server is not ready",
-        "wait until its /health answers 200, then run again",
-    ),
-    (
-        ".*",
-        ExternalError,
-        "a small test request failed",
-        "check the server's log, then run again",
-    ),
-)
+QUESTION = "Count from one to twenty in words."  # more words than PROBE_TOKENS
+# of the list of models: with another error the server may still answer requests
+_FATAL_WORDS = "connect|certificate|endless|interrupted|.*_timeout"
+_EFFECTS = {
+    "max_tokens": "the run sends max_completion_tokens in its place",
+    "temperature": "the run leaves it out: the server samples at its own, and outputs may differ",
+    "stream_options": "the run leaves it out: there may be no usage",
+    "continuous_usage_stats": "the run leaves it out: no tokens are counted in the stream",
+}
+"""What follows from a field that a server refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,206 +52,191 @@ class ProbeResult:
     """Result of the probe.
 
     Args:
-        arm: the arm with its server's facts, and the extras that were requested and present in the
-            answer.
+        arm: the arm with its server's facts, the extras that were requested and present in the
+            answer, and the fields that the server refuses.
         models: the names the server may give the requested model, for `answer.parse_answer`.
+        trial: the fullest request that the server took, with its answer.
+        listed_models: names of the models that the server lists.
         notes: sentences on what the run does without.
     """
 
     arm: ManifestArm
     models: frozenset[str]
+    trial: RequestTrial
+    listed_models: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 async def probe_server(
-    client: CompletionClient, *, thinking: bool | None = None, seed: int | None = None
+    client: CompletionClient,
+    *,
+    thinking: bool | None = None,
+    temperature: float = 0.0,
+    seed: int | None = None,
+    extras: Collection[str] = (),
 ) -> ProbeResult:
-    """Request a server's models, its version and one tiny answer with every extra.
+    """Request a server's models, its version and tiny answers, the last one with every field.
 
     Args:
         client: an open client of the arm; the arm has no facts of its server yet.
-        thinking, seed: values of the run; if the server refuses one, the probe raises.
+        thinking, temperature, seed: values of the run.
+        extras: that the run records, of `ServerOffers`; no other is requested.
 
     Raises:
-        InputError: the server has no such model, or refuses a setting of the run.
-        ExternalError: nothing answers, or the answer is not from such a server.
+        InputError: the server has no such model, or refuses what the user asked for.
+        ExternalError: nothing answers, the answer is not from such a server, or it dies of a field.
     """
-    cards, page = await _read_model_cards(client)
-    client.arm = arm = _choose_model(client.arm, cards)
-    if cards and arm.model not in cards:
-        problem = f"the server has no model {arm.model}"
-        change = f"name its model: {', '.join(cards)}"
-        raise InputError(problem, where=f"{arm.name}={arm.root}", change=change)
-
-    names = _list_names(cards, arm.model)
-    plain = CompletionRequest(
+    models, page = await _read_models(client)
+    client.arm = arm = _choose_model(client.arm, models)
+    draft = CompletionRequest(
         f"probe-{uuid.uuid4().hex}",
         prompt=QUESTION,
         max_tokens=PROBE_TOKENS,
+        temperature=temperature,
         thinking=thinking,
         seed=seed,
         extra_body=arm.extra_body,
         left_out=arm.left_out,
     )
-    trial = await _try_extras(client, plain, names, tuple(cards))
-    owner = cards.get(arm.model, {}).get("owned_by")
+    trials = FieldTrials(client, draft, extras, tuple(models.cards))
+    least_trial = await trials.find_least()
+    answer_name = least_trial.answer.model or arm.model
+    _check_model(client, models, answer_name)
+    trial = await trials.add_fields(least_trial)
+    if TEMPLATE_FIELD in trials.refusals:
+        problem = f"the server refuses {TEMPLATE_FIELD} ({trials.refusals[TEMPLATE_FIELD]})"
+        raise InputError(problem, where=name_server(arm), change="drop --thinking")
+
+    owner = models.cards.get(arm.model, {}).get("owned_by")
     owned_by = owner[:DETAIL_CHARACTERS] if isinstance(owner, str) and owner else None
     headers = (reply.headers.get(SIMULATED_HEADER) for reply in (page, trial.reply))
     probed_arm = msgspec.structs.replace(
         arm,
         offers=trial.confirm_offers(),
+        left_out=(*arm.left_out, *trials.refusals),
         server_version=await _read_version(client),
         owned_by=owned_by,
         simulated=is_announced(headers, owned_by),
         server_header=trial.reply.headers.get("Server", "")[:DETAIL_CHARACTERS] or None,
     )
-    models = names or frozenset({arm.model, trial.answer.model or arm.model})
-    notes = () if trial.has_true_count else (_describe_count(arm.name, trial.answer),)
-    return ProbeResult(arm=probed_arm, models=models, notes=notes)
+    notes = [
+        *_note_model(arm, models, answer_name),
+        *_note_refusals(arm, trials),
+        *_note_length(arm, client.api, trial),
+    ]
+    return ProbeResult(
+        arm=probed_arm,
+        models=models.list_names(arm.model) | {arm.model, answer_name},
+        trial=trial,
+        listed_models=tuple(models.cards),
+        notes=tuple(notes),
+    )
 
 
-def _choose_model(arm: ManifestArm, cards: Mapping[str, Any]) -> ManifestArm:
+def note_unlike_requests(arms: Sequence[ManifestArm]) -> Iterator[str]:
+    """Yield the fields of sampling that some arms are sent and others refuse."""
+    for field_name in ("temperature", "seed"):
+        names = [arm.name for arm in arms if field_name in arm.left_out]
+        if 0 < len(names) < len(arms):
+            yield (
+                f"only {' and '.join(names)} is not sent {field_name}: the arms sample unlike,"
+                " which may change lengths and times"
+            )
+
+
+async def _read_models(client: CompletionClient) -> tuple[ModelList, ServerReply]:
+    """Return the models that the server lists, none if the page cannot be read, and the reply.
+
+    Raises:
+        TandemError: nothing answers, the page has no end, or it cannot be read and the user names no
+            model.
+    """
+    arm = client.arm
+    reply = await client.get(MODELS_PATH)
+    try:
+        models = parse_model_list(reply)
+    except EventError as error:
+        if not arm.model or re.fullmatch(_FATAL_WORDS, error.word):
+            raise build_probe_fault(arm, client.api, error.word, error.detail) from error
+        return ModelList(), reply
+    return models, reply
+
+
+def _choose_model(arm: ManifestArm, models: ModelList) -> ManifestArm:
     """Return an arm with its model: the named one, else the only one that the server lists.
 
     Raises:
-        InputError: none is named, and the server does not list exactly one.
+        InputError: the only one has another name, or none is named and there is not exactly one.
     """
-    if arm.model:
-        return arm
-    if len(cards) == 1:
-        return msgspec.structs.replace(arm, model=next(iter(cards)))
-    problem = f"the server lists {len(cards)} models" if cards else "the server lists no model"
-    change = f"name its model with --model{': ' * bool(cards)}{', '.join(cards)}"
-    raise InputError(problem, where=f"{arm.name}={arm.root}", change=change)
+    names = ", ".join(models.cards)
+    change = f"name its model with --model{names and ': '}{names}"
+    count = len(models.cards)
+    if not arm.model and count == 1:
+        return msgspec.structs.replace(arm, model=names)
+    if not arm.model:
+        problem = f"the server lists {count} models" if count else "the server lists no model"
+        raise InputError(problem, where=name_server(arm), change=change)
+    if count == 1 and not models.has_model(arm.model):
+        problem = f"the server has no model {arm.model}"
+        raise InputError(problem, where=name_server(arm), change=change)
+    return arm
 
 
-def _list_names(cards: Mapping[str, dict[str, Any]], model: str) -> frozenset[str]:
-    """Return the names that the server may give the model; empty if it lists no models."""
-    if not cards:
-        return frozenset()
-    root = cards[model].get("root")
-    # vLLM lists each served name as a model of the same root
-    served_names = [name for name in cards if root is not None and cards[name].get("root") == root]
-    roots = [root] if isinstance(root, str) else []
-    return frozenset([model, *served_names, *roots])
+def _check_model(client: CompletionClient, models: ModelList, answer_name: str) -> None:
+    """Refuse an answer that names another model of the server's list.
+
+    Any other name is that of a backend, behind an alias of the server's.
+
+    Raises:
+        InputError: the server lists the answer's model as another one.
+    """
+    arm = client.arm
+    own_names = models.list_names(arm.model) | {arm.model}
+    if answer_name in models.cards and not any(
+        is_same_model(answer_name, name) for name in own_names
+    ):
+        detail = f"the server answers as {answer_name}, not as {' or '.join(sorted(own_names))}"
+        raise build_probe_fault(arm, client.api, "wrong_model", detail, tuple(models.cards))
 
 
 async def _read_version(client: CompletionClient) -> str | None:
     """Return the server's version; None without that page."""
     reply = await client.get("/version")
     with contextlib.suppress(EventError):
-        version = _decode_page(reply).get("version")
+        page = decode_page(reply)
+        version = page.get("version") if isinstance(page, dict) else None
         return version if isinstance(version, str) else None
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """A tiny request that the server answered.
+def _note_model(arm: ManifestArm, models: ModelList, answer_name: str) -> Iterator[str]:
+    """Yield what a reader must know of the model's name."""
+    is_listed = models.has_model(arm.model)
+    own_names = models.list_names(arm.model) | {arm.model}
+    if models.cards and not is_listed:
+        yield f"{arm.name} does not list {arm.model}, and answers as {answer_name}"
+    elif not any(is_same_model(answer_name, name) for name in own_names):
+        yield f"{arm.name} answers as {answer_name} where {arm.model} is requested"
 
-    Args:
-        offers: the extras that it requested.
-        reply, answer: of the server.
-    """
 
-    offers: ServerOffers
-    reply: ServerReply
-    answer: RequestRecord
+def _note_refusals(arm: ManifestArm, trials: FieldTrials) -> Iterator[str]:
+    """Yield each field that the server refuses, and what follows."""
+    for name, words in trials.refusals.items():
+        effect = _EFFECTS.get(name, "the run leaves it out")
+        yield f"{arm.name} refuses {name} ({words}); {effect}"
 
-    @property
-    def has_true_count(self) -> bool:
-        """Whether the server did not count more tokens than the probe allowed."""
-        count = self.answer.completion_tokens
-        return self.answer.counted_by != "usage" or count is None or count <= PROBE_TOKENS
 
-    def confirm_offers(self) -> ServerOffers:
-        """Return the extras that were requested and are in the answer."""
-        has_usage = self.offers.include_usage and self.answer.prompt_tokens is not None
-        has_running_usage = self.offers.continuous_usage and answer.has_running_usage(self.reply)
-        has_logprobs = bytes(self.answer.logprobs) != bytes(JSON_NULL)
-        return ServerOffers(
-            include_usage=self.has_true_count and has_usage,
-            continuous_usage=self.has_true_count and has_running_usage,
-            token_ids=self.offers.token_ids and self.answer.token_ids is not None,
-            logprobs=self.offers.logprobs and has_logprobs,
+def _note_length(arm: ManifestArm, api: ApiName, trial: RequestTrial) -> Iterator[str]:
+    """Yield what the length of the answer and its count show."""
+    limit = trial.request.max_tokens
+    if trial.ignores_limit:
+        limit_names = LIMIT_FIELDS[api]
+        yield (
+            f"{arm.name} ignores {' and '.join(limit_names)}: it gave {trial.word_count} words"
+            f" where {limit} tokens were allowed; set --max-tokens above its longest answer"
         )
-
-
-def _describe_count(name: str, server_answer: RequestRecord) -> str:
-    return (
-        f"{name} counted {server_answer.completion_tokens} tokens of an answer of at most"
-        f" {PROBE_TOKENS}: its usage is no count, or it ignores max_tokens,"
-        " so the run does not ask for usage"
-    )
-
-
-async def _try_extras(
-    client: CompletionClient,
-    plain: CompletionRequest,
-    names: frozenset[str],
-    model_ids: tuple[str, ...],
-) -> _Trial:
-    """Return the trial with all extras that the server accepts."""
-
-    async def send_trial(offers: ServerOffers) -> _Trial | None:
-        """Return the result of a request with `offers`; None if the server refuses them."""
-        request = replace(plain, offers=offers)
-        reply = await client.send_request(request, Timeouts())
-        record = answer.parse_answer(reply, request, names)
-        if record.error is None:
-            return _Trial(offers, reply, record)
-        if record.error in REFUSAL_WORDS and offers != NO_OFFERS:
-            return None
-        raise _probe_error(client, record.error, record.error_detail, model_ids)
-
-    trial = await send_trial(ALL_OFFERS)
-    if trial is not None:
-        return trial
-    trial = await send_trial(NO_OFFERS)
-    assert trial is not None, "a refusal of the plain request is a fault"
-    for extra in EXTRA_NAMES:
-        if extra != "continuous_usage" or trial.offers.include_usage:
-            offers = msgspec.structs.replace(trial.offers, **{extra: True})
-            trial = await send_trial(offers) or trial
-    return trial
-
-
-async def _read_model_cards(
-    client: CompletionClient,
-) -> tuple[dict[str, dict[str, Any]], ServerReply]:
-    """Return the models of /v1/models by name, none without that page, and the reply."""
-    reply = await client.get(MODELS_PATH)
-    if reply.error in PAGE_ERROR_WORDS:
-        return {}, reply
-    try:
-        page = _decode_page(reply)
-    except EventError as error:
-        raise _probe_error(client, error.word, error.detail) from error
-    entries = page["data"] if isinstance(page.get("data"), list) else []
-    cards = [card for card in entries if isinstance(card, dict)]
-    return {card["id"]: card for card in cards if isinstance(card.get("id"), str)}, reply
-
-
-def _decode_page(reply: ServerReply) -> dict[str, Any]:
-    """Return a page's JSON object.
-
-    Raises:
-        EventError: those of `read_page`; `not_sse` if the page is no JSON object.
-    """
-    body = read_page(reply)
-    try:
-        return msgspec.json.decode(body, type=dict[str, Any])
-    except DECODE_ERRORS as error:
-        detail = f"{reply.url} is {reply.content_type or 'of no type'}: {format_bytes(body[:80])}"
-        raise EventError("not_sse", detail) from error
-
-
-def _probe_error(
-    client: CompletionClient, word: str, detail: str | None, model_ids: tuple[str, ...] = ()
-) -> TandemError:
-    """Return the fault of a server that cannot be measured, with its remedy."""
-    _, kind, problem, change = next(fault for fault in _FAULTS if re.fullmatch(fault[0], word))
-    problem = problem.format(path=API_PATHS[client.api], model=client.arm.model)
-    problem += f" ({word}: {detail})" if detail else f" ({word})"
-    change += f": {', '.join(model_ids)}" if model_ids and change.endswith("model") else ""
-    return kind(problem, where=f"{client.arm.name}={client.arm.root}", change=change)
+    if not trial.has_true_count:
+        yield (
+            f"{arm.name} counted {trial.answer.completion_tokens} tokens of an answer of at most"
+            f" {limit}: its usage is no count, so the run does not ask for usage"
+        )

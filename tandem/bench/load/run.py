@@ -29,7 +29,7 @@ from tandem.bench.load.counter_log import CounterLog
 from tandem.bench.load.file_limit import raise_file_limit
 from tandem.bench.load.interrupt import StopSignal, catch_signals
 from tandem.bench.load.loops import ArmSession, RequestLoops
-from tandem.bench.load.probe import ProbeResult, probe_server
+from tandem.bench.load.probe import ProbeResult, note_unlike_requests, probe_server
 from tandem.bench.load.progress import RunProgress
 from tandem.bench.load.proxy import describe_proxy
 from tandem.bench.load.recorder import open_recorder
@@ -49,8 +49,6 @@ from tandem.bench.records.manifest import EndReason, ManifestArm, RunManifest, W
 from tandem.bench.records.simulation import combine_simulated
 from tandem.errors import ExternalError, InputError, TandemError
 
-# extras that make answers larger: requested only with --record
-OPTIONAL_EXTRAS = ("token_ids", "logprobs")
 MIN_SOCKETS = 512  # an open loop has as many as its servers are slow
 MAX_OPEN_CONNECTIONS = 64  # connections opened before an open loop; the loop may open more later
 
@@ -133,6 +131,8 @@ class MeasurementRun:
             if self.stop.is_requested:
                 return RunOutcome(reason="interrupted")
             arms = list(map(self._create_arm, clients, probe_results))
+            for note in note_unlike_requests([result.arm for result in probe_results]):
+                self._note(note)
             fitter = PromptFitter(settings, self.stop, self.progress.notify, self._note)
             self.settings = await fitter.fit_settings(arms, self.folder if self.resume else None)
             if self.stop.is_requested:
@@ -180,21 +180,27 @@ class MeasurementRun:
 
     async def _probe_server(self, client: CompletionClient) -> ProbeResult:
         draft = self.settings.manifest
-        return await probe_server(client, thinking=draft.thinking, seed=draft.seed)
+        return await probe_server(
+            client,
+            thinking=draft.thinking,
+            temperature=draft.temperature,
+            seed=draft.seed,
+            extras=self.settings.extras,
+        )
 
     def _create_arm(self, client: CompletionClient, probe_result: ProbeResult) -> ArmSession:
         arm = probe_result.arm
+        client.arm = arm
         proxy_notes = [] if client.proxy is None else [describe_proxy(arm.name, client.proxy)]
         for note in (*proxy_notes, *probe_result.notes):
             self._note(note)
         for extra in sorted(self.settings.extras):
             if not getattr(arm.offers, extra):
                 self._note(f"{arm.name} does not give {extra}, so its records have none")
-        no_extras = {extra: False for extra in OPTIONAL_EXTRAS if extra not in self.settings.extras}
         return ArmSession(
             name=arm.name,
             client=client,
-            offers=msgspec.structs.replace(arm.offers, **no_extras),
+            offers=arm.offers,
             models=probe_result.models,
             breaker=CircuitBreaker(client, self.stop, self.progress.notify, self.wait_s),
             placement=arm.placement,
@@ -203,7 +209,7 @@ class MeasurementRun:
     def _complete_manifest(self, probe_results: Sequence[ProbeResult]) -> RunManifest:
         """Return the manifest of a run before its start, with the facts of plan and servers."""
         plan = self.plan
-        for note in note_own_fields([result.arm for result in probe_results]):
+        for note in note_own_fields(self.settings.manifest.arms):
             self._note(note)
         return msgspec.structs.replace(
             self.settings.manifest,

@@ -122,6 +122,7 @@ def test_every_figure_is_in_the_catalogue():
         ),
         ("tokens_without_chunks", {"chunks": chunks((0.1, "role"), (0.2, "end"))}),
         ("usage_above_max_tokens", {"max_tokens": 7}),
+        ("max_tokens_ignored", {"max_tokens": 3, "text": "four words of text"}),
         ("end_without_reason", {"finish_reason": None}),
     ],
 )
@@ -138,6 +139,12 @@ def test_a_count_above_max_tokens_is_no_count():
 )
 def test_a_count_within_max_tokens_or_by_token_ids_counts(changes):
     assert compute(record(**changes)) == compute(record())
+
+
+def test_an_answer_that_ignores_the_limit_keeps_its_count():
+    ignoring_record = record(max_tokens=3, text="four words of text")
+    assert compute(ignoring_record) == compute(record())
+    assert suspects(ignoring_record) == {"max_tokens_ignored"}
 
 
 def test_an_end_without_a_reason_leaves_no_figure_out():

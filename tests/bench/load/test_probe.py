@@ -1,16 +1,23 @@
-"""What a server offers, and what is said of one that cannot be measured."""
+"""What a server takes and offers, and what is said of one that cannot be measured."""
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import json
+import re
+from itertools import pairwise
 
 import pytest
 from independent_server import MODEL, Schedule, Server
 from one_request import EVERYTHING, run
+from running import until
 
 from tandem.bench.load.client import CompletionClient
 from tandem.bench.load.probe import ProbeResult, probe_server
+from tandem.bench.load.probe_fault import FAULTS
 from tandem.bench.records.manifest import ServerOffers
+from tandem.cli.bench_flags import RunFlags
 from tandem.errors import ExternalError, InputError, SilentServerError
 
 CARDS = [
@@ -20,47 +27,129 @@ CARDS = [
 ]
 
 
-def found(
-    *, refused: tuple[str, ...] = (), asked: dict | None = None, fault: str | None = None, **fields
+WANTED = ("token_ids", "logprobs")
+
+
+def probe(
+    *, asked: dict | None = None, fault: str | None = None, server: dict | None = None, **fields
 ) -> tuple[ProbeResult, list[dict]]:
-    """Probe a server that refuses some fields; `fields` are the server's, or the address's; with
-    the bodies it got."""
-    own = {name: fields.pop(name) for name in ("models", "health") if name in fields}
+    """Probe an independent server.
 
-    async def what(client: CompletionClient, server: Server) -> tuple[ProbeResult, list[dict]]:
-        server.refused_fields = refused
-        for name, value in own.items():
-            setattr(server, name, value)
-        result = await probe_server(client, **(asked or {}))
-        return result, [truth["body"] for truth in server.posted]
+    Args:
+        asked: of the probe, beside every extra.
+        fault: of the server's answers.
+        server: attributes of the server.
+        fields: of its address.
 
-    return run(what, Schedule(fault=fault, ttft_ms=1, step_ms=1), **fields)
+    Returns:
+        the result, and the bodies that the server got.
+    """
+
+    async def ask(client: CompletionClient, served: Server) -> tuple[ProbeResult, list[dict]]:
+        for name, value in (server or {}).items():
+            setattr(served, name, value)
+        result = await probe_server(client, **({"extras": WANTED} | (asked or {})))
+        return result, [truth["body"] for truth in served.posted]
+
+    return run(ask, Schedule(fault=fault, ttft_ms=1, step_ms=1, tokens=40), **fields)
 
 
 @pytest.mark.parametrize(
-    ("fields", "offers"),
+    ("refused_fields", "offers"),
     [
-        ({"api": "chat"}, EVERYTHING),
-        ({"api": "completions"}, EVERYTHING),
+        ((), EVERYTHING),
         (
-            {"refused": ("return_token_ids",)},
+            ("return_token_ids",),
             ServerOffers(include_usage=True, continuous_usage=True, logprobs=True),
         ),
+        (("logprobs",), ServerOffers(include_usage=True, continuous_usage=True, token_ids=True)),
         (
-            {"refused": ("logprobs",)},
-            ServerOffers(include_usage=True, continuous_usage=True, token_ids=True),
-        ),
-        (
-            {"refused": ("continuous_usage_stats",)},
+            ("continuous_usage_stats",),
             ServerOffers(include_usage=True, token_ids=True, logprobs=True),
         ),
-        ({"refused": ("stream_options",)}, ServerOffers(token_ids=True, logprobs=True)),
-        ({"refused": ("stream_options", "return_token_ids", "logprobs")}, ServerOffers()),
-        ({"fault": "no_usage"}, ServerOffers(token_ids=True, logprobs=True)),  # taken and not given
+        (("stream_options",), ServerOffers(token_ids=True, logprobs=True)),
+        (("stream_options", "return_token_ids", "logprobs"), ServerOffers()),
+        (("temperature", "seed"), EVERYTHING),
     ],
 )
-def test_a_server_offers_what_stood_in_its_answer(fields, offers):
-    assert found(**fields)[0].arm.offers == offers
+@pytest.mark.parametrize("status", [400, 422, 500])
+def test_a_field_that_is_refused_is_left_out_and_said(refused_fields, offers, status):
+    server = {"refused_fields": refused_fields, "refusal_status": status}
+
+    result, _ = probe(server=server, asked={"seed": 7})
+
+    assert (result.arm.offers, result.arm.left_out) == (offers, refused_fields)
+    said = [note for note in result.notes if f"status_{status}: unknown field" in note]
+    assert len(said) == len(result.notes) == len(refused_fields)
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_a_server_that_takes_everything_is_asked_the_least_first(api):
+    result, bodies = probe(api=api, asked={"seed": 7})
+
+    assert result.arm.offers == EVERYTHING
+    added = [sorted(body.keys() - before.keys()) for before, body in pairwise(bodies)]
+    assert added == [
+        ["seed", "temperature"],
+        ["stream_options"],
+        ["return_token_ids"],
+        ["logprobs", "top_logprobs"] if api == "chat" else ["logprobs"],
+    ]
+    assert bodies[0].keys() - {"messages", "prompt"} == {"model", "max_tokens", "stream"}
+
+
+def test_usage_that_is_taken_and_not_given_is_no_offer():
+    result, _ = probe(fault="no_usage")
+    assert result.arm.offers == ServerOffers(token_ids=True, logprobs=True)
+
+
+def test_what_is_not_recorded_is_not_asked_for():
+    _, bodies = probe(asked={"extras": ()})
+    assert not any({"logprobs", "return_token_ids"} & body.keys() for body in bodies)
+
+
+def test_a_server_that_wants_another_name_of_the_limit_is_sent_that():
+    result, bodies = probe(server={"refused_fields": ("max_tokens",)})
+
+    assert result.arm.left_out == ("max_tokens",)
+    assert (bodies[-1]["max_completion_tokens"], "max_tokens" in bodies[-1]) == (8, False)
+    (note,) = result.notes
+    assert note == (
+        "arm refuses max_tokens (status_400: unknown field max_tokens); the run sends"
+        " max_completion_tokens in its place"
+    )
+
+
+def test_a_server_that_ignores_one_name_of_the_limit_is_sent_the_other():
+    result, _ = probe(server={"ignored_fields": ("max_tokens",)})
+    assert result.arm.left_out == ("max_tokens",)
+
+
+def test_a_server_that_ignores_the_limit_is_called_that():
+    result, _ = probe(server={"ignored_fields": ("max_tokens", "max_completion_tokens")})
+
+    assert result.arm.left_out == ()
+    assert result.arm.offers == EVERYTHING  # its count is true
+    (note,) = result.notes
+    assert note == (
+        "arm ignores max_tokens and max_completion_tokens: it gave 40 words where 8 tokens were"
+        " allowed; set --max-tokens above its longest answer"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lethal_field", "advice"),
+    [
+        ("logprobs", "drop logprobs from --record"),
+        ("stream_options", "leave stream_options and continuous_usage_stats out"),
+    ],
+)
+def test_a_server_that_dies_is_named_with_what_it_was_asked_last(lethal_field, advice):
+    with pytest.raises(
+        ExternalError,
+        match=rf"died of a request with {lethal_field}.*EngineCore.*; restart .* {advice}",
+    ):
+        probe(server={"lethal_field": lethal_field})
 
 
 @pytest.mark.parametrize(("count", "is_asked"), [(8, True), (8.0, True), (9, False)])
@@ -71,10 +160,10 @@ def test_a_count_above_the_probes_limit_is_no_count(count, is_asked):
     ]
     stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
 
-    async def probe(client: CompletionClient, _: Server) -> ProbeResult:
+    async def ask(client: CompletionClient, _: Server) -> ProbeResult:
         return await probe_server(client)
 
-    result = run(probe, Schedule(raw=(stream.encode().hex(),)))
+    result = run(ask, Schedule(raw=(stream.encode().hex(),)))
 
     assert result.arm.offers.include_usage is is_asked
     assert [note for note in result.notes if "its usage is no count" in note] == list(result.notes)
@@ -82,57 +171,73 @@ def test_a_count_above_the_probes_limit_is_no_count(count, is_asked):
 
 
 def test_running_usage_is_not_tried_where_usage_is_refused():
-    _, bodies = found(refused=("stream_options",))
+    _, bodies = probe(server={"refused_fields": ("stream_options",)})
     assert [body.get("stream_options") for body in bodies].count({"include_usage": True}) == 1
 
 
-def test_the_servers_version_and_models_are_found():
-    result, bodies = found(models=CARDS)
+def test_the_servers_version_and_models_are_read():
+    result, _ = probe(server={"models": CARDS})
     assert result.arm.server_version == "0.0.1"
     assert result.models == {MODEL, "other-name", "/models/independent"}  # those of one root
-    assert [body["max_tokens"] for body in bodies] == [8]
-
-
-def test_without_a_list_the_answer_names_the_model():
-    result, _ = found(models=[], fault="wrong_model")
-    assert result.models == {MODEL, "another"}
-
-
-def test_a_server_without_a_page_of_models_is_probed():
-    result, _ = found(health=404)
-    assert (result.arm.offers, result.arm.server_version) == (EVERYTHING, None)
 
 
 @pytest.mark.parametrize(
-    ("options", "field", "value"),
+    "page",
     [
-        ({"thinking": False}, "chat_template_kwargs", {"enable_thinking": False}),
-        ({"seed": 7}, "seed", 7),
+        [{"id": MODEL}, {"id": "other"}],
+        [MODEL, "other"],
+        {"models": [{"name": MODEL}]},
+        {"data": [{"id": "*"}]},
+        {"data": [{"id": "indep*"}]},
+        {"data": [{"id": "big", "aliases": [MODEL]}]},
+        {"data": [{"id": "Independent:latest"}]},
+        {"data": None},
+        {"message": "no list here"},
+        "none",
     ],
 )
-def test_the_probe_names_a_field_that_is_refused(options, field, value):
-    assert found(asked=options)[1][0][field] == value
-    with pytest.raises(
-        InputError,
-        match=f"refuses a plain streaming request .*{field}.*leave out the field that it names",
-    ):
-        found(asked=options, refused=(field,))
+def test_a_list_of_models_in_another_form_is_read(page):
+    result, _ = probe(server={"models_page": page})
+    assert (result.arm.offers, result.notes) == (EVERYTHING, ())
+
+
+@pytest.mark.parametrize("models", [[], [{"id": MODEL}, {"id": "other"}]])
+def test_an_alias_may_be_answered_by_the_backends_name(models):
+    result, _ = probe(server={"models": models}, fault="wrong_model")
+
+    assert result.models == {MODEL, "another"}
+    assert result.notes == ("arm answers as another where independent is requested",)
+
+
+def test_a_model_that_a_gateway_does_not_list_is_asked_for():
+    result, _ = probe(model="hidden", server={"models": CARDS})
+    assert result.notes == ("arm does not list hidden, and answers as hidden",)
+
+
+@pytest.mark.parametrize("status", [404, 500, 503])
+def test_a_server_without_a_page_of_models_is_probed(status):
+    result, _ = probe(server={"health": status})
+    assert (result.arm.offers, result.arm.server_version) == (EVERYTHING, None)
+
+
+def test_a_wish_of_the_user_is_not_left_out():
+    with pytest.raises(InputError, match=r"refuses chat_template_kwargs .*; drop --thinking"):
+        probe(asked={"thinking": False}, server={"refused_fields": ("chat_template_kwargs",)})
 
 
 @pytest.mark.parametrize(
     ("fields", "kind", "sentence"),
     [
         (
-            {"model": "small", "models": CARDS},
+            {"model": "small"},
             InputError,
-            "the server has no model small; name its model: big, independent, other-name",
+            "the server has no model small; name its model with --model: independent",
         ),
         (
-            {"fault": "wrong_model"},
+            {"fault": "wrong_model", "server": {"models": [*CARDS, {"id": "another"}]}},
             InputError,
-            "another model than independent .*as another.*; name its model: ind",
+            "another model than independent .*as another.*; name its model with --model; .* big, ind",
         ),
-        ({"health": 401}, InputError, "requires an API key .*status_401.*; export its key"),
         (
             {"fault": "redirect"},
             InputError,
@@ -143,12 +248,7 @@ def test_the_probe_names_a_field_that_is_refused(options, field, value):
             SilentServerError,
             "nothing answers .*Connection refused.*; start the server or correct its address",
         ),
-        (
-            {"health": 503},
-            ExternalError,
-            "is not ready .*status_503.*; wait until its /health answers 200",
-        ),
-        ({"fault": "status"}, ExternalError, "is not ready .*no more room in the queue"),
+        ({"fault": "status"}, ExternalError, "is not ready .*no more room in the queue.*; wait "),
         (
             {"fault": "html"},
             ExternalError,
@@ -164,11 +264,47 @@ def test_the_probe_names_a_field_that_is_refused(options, field, value):
         (
             {"fault": "drop"},
             ExternalError,
-            "a small test request failed .*closed.*; check the server's log",
+            "a plain request of a few tokens failed .*closed.*; check the server's log",
         ),
-        ({"fault": "error"}, ExternalError, "a small test request failed .*engine died"),
+        (
+            {"fault": "error"},
+            ExternalError,
+            "a plain request of a few tokens failed .*engine died",
+        ),
+        *(
+            (
+                {"server": {"refused_fields": ("stream",), "refusal_status": status}},
+                InputError,
+                sentence,
+            )
+            for status, sentence in (
+                (401, "requires an API key .*; export its key and name .* --api-key-env"),
+                (404, "has no /chat/completions or no independent .*; correct --api or --model"),
+                (400, "refuses a plain streaming request .*unknown field stream"),
+            )
+        ),
     ],
 )
 def test_an_unmeasurable_server_is_named_with_what_to_do(fields, kind, sentence):
     with pytest.raises(kind, match=f"^arm=http://.*{sentence}"):
-        found(**fields)
+        probe(**fields)
+
+
+def test_every_advice_names_flags_that_exist():
+    flags = {f"--{entry.name.replace('_', '-')}" for entry in dataclasses.fields(RunFlags)}
+    advices = [advice.change for advice in FAULTS]
+    assert set(re.findall(r"--[a-z-]+", " ".join(advices))) <= flags
+
+
+def test_a_limit_of_requests_is_waited_for():
+    async def ask(client: CompletionClient, served: Server) -> list[float]:
+        async def lift_limit() -> None:
+            await until(lambda: bool(served.posted))
+            served.default = Schedule(ttft_ms=1, step_ms=1)
+
+        await asyncio.gather(lift_limit(), probe_server(client))
+        return [truth["accepted_s"] for truth in served.posted]
+
+    first_s, second_s, *_ = run(ask, Schedule(fault="status", status=429, retry_after="0.3"))
+
+    assert 0.3 <= second_s - first_s < 1.0

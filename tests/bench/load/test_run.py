@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 from collections import Counter, defaultdict
 
 import pytest
@@ -191,6 +192,21 @@ def test_options_reach_every_arm_and_the_key_no_file(tmp_path):
     )
 
 
+def test_what_one_server_refuses_is_left_out_for_it_and_recorded(tmp_path):
+    async def refuse(servers, _run):
+        servers[1].refused_fields = ("seed", "max_tokens")
+
+    ran = measure(tmp_path, meanwhile=refuse)
+
+    assert [arm["left_out"] for arm in ran.manifest["arms"]] == [[], ["max_tokens", "seed"]]
+    bodies = [truth["body"] for truth in measured(ran.servers[1])]
+    assert all(body["max_completion_tokens"] and "seed" not in body for body in bodies)
+    assert {record.error for record in ran.records} == {None}
+    notes = json.loads((ran.folder / "summary.json").read_text())["notes"]
+    assert any(note.startswith("b refuses seed (status_400: ") for note in notes)
+    assert any("only b is not sent seed" in note for note in notes)
+
+
 def test_completions_have_the_prompts_text_and_extras(tmp_path):
     async def refuse(servers, _run):
         servers[0].refused_fields = ("return_token_ids",)
@@ -361,7 +377,9 @@ def test_a_server_that_comes_back_is_waited_for(tmp_path, monkeypatch):
         meanwhile=downed(0.1),
     )
 
-    assert "a is paused: 5 requests in a row failed" in ran.said
+    assert re.search(
+        r"a is paused: 5 requests in a row failed \(\w+\), the first of them a\.", ran.said
+    )
     assert "a is back after" in ran.said
     assert ran.outcome.reason == "done"
     assert len(ran.records) == 24
@@ -399,7 +417,10 @@ def test_a_server_that_stays_away_ends_the_run_with_3(tmp_path):
         3,
         "failed",
     )
-    assert "went down and did not come back" in ran.outcome.fault.problem
+    assert re.search(
+        r"went down and did not come back .*; the first request that failed was a\.",
+        ran.outcome.fault.problem,
+    )
     assert len(ran.records) < 24
     assert (ran.folder / "summary.json").exists()
 
