@@ -251,8 +251,7 @@ def _exceed_limit(records: Sequence[RequestRecord], may_exceed: BoolArray) -> Bo
     """
     mask = np.zeros(len(records), bool)
     for place, record in enumerate(records):
-        if not may_exceed[place]:
-            continue
-        word_count = len(f"{record.text} {record.reasoning or ''}".split())
-        mask[place] = word_count > record.max_tokens
+        if may_exceed[place] and record.max_tokens is not None:
+            word_count = len(f"{record.text} {record.reasoning or ''}".split())
+            mask[place] = word_count > record.max_tokens
     return mask

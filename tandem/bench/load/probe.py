@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -30,6 +30,7 @@ from tandem.bench.load.field_trial import PROBE_TOKENS, FieldTrials, RequestTria
 from tandem.bench.load.model_list import ModelList, decode_page, is_same_model, parse_model_list
 from tandem.bench.load.probe_fault import build_probe_fault, name_server
 from tandem.bench.load.reply import ServerReply
+from tandem.bench.load.scheme import find_other_scheme
 from tandem.bench.plan.run_options import ApiName
 from tandem.bench.records.manifest import ManifestArm
 from tandem.bench.records.simulation import SIMULATED_HEADER, is_announced
@@ -38,6 +39,7 @@ from tandem.errors import InputError
 QUESTION = "Count from one to twenty in words."  # more words than PROBE_TOKENS
 # of the list of models: with another error the server may still answer requests
 _FATAL_WORDS = "connect|certificate|endless|interrupted|.*_timeout"
+_BAD_REQUEST = 400  # what many a server answers to a request of the other scheme
 _EFFECTS = {
     "max_tokens": "the run sends max_completion_tokens in its place",
     "temperature": "the run leaves it out: the server samples at its own, and outputs may differ",
@@ -133,26 +135,16 @@ async def probe_server(
     )
 
 
-def note_unlike_requests(arms: Sequence[ManifestArm]) -> Iterator[str]:
-    """Yield the fields of sampling that some arms are sent and others refuse."""
-    for field_name in ("temperature", "seed"):
-        names = [arm.name for arm in arms if field_name in arm.left_out]
-        if 0 < len(names) < len(arms):
-            yield (
-                f"only {' and '.join(names)} is not sent {field_name}: the arms sample unlike,"
-                " which may change lengths and times"
-            )
-
-
 async def _read_models(client: CompletionClient) -> tuple[ModelList, ServerReply]:
     """Return the models that the server lists, none if the page cannot be read, and the reply.
 
     Raises:
-        TandemError: nothing answers, the page has no end, or it cannot be read and the user names no
-            model.
+        TandemError: nothing answers, the address has the wrong scheme, the page has no end, or it
+            cannot be read and the user names no model.
     """
     arm = client.arm
     reply = await client.get(MODELS_PATH)
+    await _require_scheme(arm, reply)
     try:
         models = parse_model_list(reply)
     except EventError as error:
@@ -180,6 +172,22 @@ def _choose_model(arm: ManifestArm, models: ModelList) -> ManifestArm:
         problem = f"the server has no model {arm.model}"
         raise InputError(problem, where=name_server(arm), change=change)
     return arm
+
+
+async def _require_scheme(arm: ManifestArm, reply: ServerReply) -> None:
+    """Refuse an address with http where the server speaks TLS, or the reverse.
+
+    Raises:
+        InputError: the server speaks the other scheme.
+    """
+    may_be_wrong = reply.error is not None and reply.status in {None, _BAD_REQUEST}
+    if not may_be_wrong or reply.error in {"certificate", "interrupted"}:
+        return
+    other_url = await find_other_scheme(arm.url)
+    if other_url is not None:
+        scheme, other_scheme = (url.partition("://")[0] for url in (arm.url, other_url))
+        problem = f"the address says {scheme}, and the server speaks {other_scheme} ({reply.error})"
+        raise InputError(problem, where=name_server(arm), change=f"name it as {other_url}")
 
 
 def _check_model(client: CompletionClient, models: ModelList, answer_name: str) -> None:

@@ -23,13 +23,14 @@ import msgspec
 
 from tandem.bench.figures import summary
 from tandem.bench.load import host
+from tandem.bench.load.arm_notes import list_arm_notes
 from tandem.bench.load.circuit_breaker import MAX_WAIT_S, CircuitBreaker
 from tandem.bench.load.client import CompletionClient
 from tandem.bench.load.counter_log import CounterLog
 from tandem.bench.load.file_limit import raise_file_limit
 from tandem.bench.load.interrupt import StopSignal, catch_signals
 from tandem.bench.load.loops import ArmSession, RequestLoops
-from tandem.bench.load.probe import ProbeResult, note_unlike_requests, probe_server
+from tandem.bench.load.probe import ProbeResult, probe_server
 from tandem.bench.load.progress import RunProgress
 from tandem.bench.load.proxy import describe_proxy
 from tandem.bench.load.recorder import open_recorder
@@ -131,7 +132,7 @@ class MeasurementRun:
             if self.stop.is_requested:
                 return RunOutcome(reason="interrupted")
             arms = list(map(self._create_arm, clients, probe_results))
-            for note in note_unlike_requests([result.arm for result in probe_results]):
+            for note in list_arm_notes([result.arm for result in probe_results]):
                 self._note(note)
             fitter = PromptFitter(settings, self.stop, self.progress.notify, self._note)
             self.settings = await fitter.fit_settings(arms, self.folder if self.resume else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import ssl
 import subprocess
 import sys
@@ -48,7 +49,9 @@ def certify(folder: Path, name: str = HERE) -> Path:
     return pair
 
 
-def connect(pair: Path | None, authorities: Path | None) -> tuple[str | None, str | None, str, int]:
+def connect(
+    pair: Path | None, authorities: Path | None, scheme: str = "https"
+) -> tuple[str | None, str | None, str, int]:
     """Return error, detail, the fault of the probe and its code of a client that trusts
     `authorities`."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -59,7 +62,7 @@ def connect(pair: Path | None, authorities: Path | None) -> tuple[str | None, st
     }
     environment |= {"SSL_CERT_FILE": str(authorities)} if authorities else {}
     with plain_server({"/v1/models": MODELS}, tls if pair else None) as server:
-        command = [sys.executable, "-c", PROGRAM, server.url.replace("http:", "https:")]
+        command = [sys.executable, "-c", PROGRAM, f"{scheme}:{server.url.partition(':')[2]}"]
         done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
     return tuple(json.loads(done.stdout))
 
@@ -85,9 +88,21 @@ def test_a_certificate_of_another_name_is_explained(tmp_path):
 
 
 def test_https_to_a_server_without_tls_is_said():
-    error, detail, _, _ = connect(None, None)
+    error, detail, fault, code = connect(None, None)
     assert (error, str(detail).endswith("if the server has no TLS, use http://")) == (
         "connect",
         True,
     )
     assert "Operation not permitted" not in str(detail)
+    assert code == 2
+    assert re.search(
+        r"the address says https, and the server speaks http .*; name it as http://127", fault
+    )
+
+
+def test_http_to_a_server_with_tls_is_said(tmp_path):
+    _, _, fault, code = connect(certify(tmp_path), None, scheme="http")
+    assert code == 2
+    assert re.search(
+        r"the address says http, and the server speaks https .*; name it as https://127", fault
+    )

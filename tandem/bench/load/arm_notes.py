@@ -1,0 +1,49 @@
+"""Notes on what the arms of a run have in common, or have not.
+
+Invariant: a note stops no run; whoever measures one server twice may mean to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from urllib.parse import urlsplit
+
+from tandem.bench.load.scheme import DEFAULT_PORTS
+from tandem.bench.records.manifest import ManifestArm
+
+_LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})  # noqa: S104 - compared, not bound
+_SAMPLING_FIELDS = ("temperature", "seed")
+
+
+def list_arm_notes(arms: Sequence[ManifestArm]) -> Iterator[str]:
+    """Yield a sentence for each pair that is one server, and each field that only some are sent.
+
+    Args:
+        arms: after the probe, which leaves out what a server refuses.
+    """
+    for arm, other_arm in combinations(arms, 2):
+        if is_same_server(arm, other_arm) and arm.model == other_arm.model:
+            yield (
+                f"{arm.name} and {other_arm.name} are one address with one model: you compare a"
+                " server with itself"
+            )
+    for field_name in _SAMPLING_FIELDS:
+        names = [arm.name for arm in arms if field_name in arm.left_out]
+        if 0 < len(names) < len(arms):
+            yield (
+                f"only {' and '.join(names)} is not sent {field_name}: the arms sample unlike,"
+                " which may change lengths and times"
+            )
+
+
+def is_same_server(arm: ManifestArm, other_arm: ManifestArm) -> bool:
+    """Return whether two arms have one address; all names of this machine are one."""
+    return _read_address(arm.api_root) == _read_address(other_arm.api_root)
+
+
+def _read_address(url: str) -> tuple[str, str, int, str]:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    port = parts.port or DEFAULT_PORTS[parts.scheme]
+    return parts.scheme, "localhost" if host in _LOOPBACK_HOSTS else host, port, parts.path
