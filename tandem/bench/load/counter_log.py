@@ -6,16 +6,20 @@ Invariant: no fault of a server's page ends a run; it is noted once.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from tandem.bench.load.arm_notes import is_same_server
 from tandem.bench.load.loops import ArmSession
-from tandem.bench.load.metrics_scraper import scrape_metrics
-from tandem.bench.plan.request_plan import PlanItem, PlanTurn
+from tandem.bench.load.metrics_scraper import read_counters
+from tandem.bench.plan.request_plan import ALL_CLASSES, PlanItem, PlanTurn
 from tandem.bench.records import counters, json_file
-from tandem.bench.records.counters import AskedWork, MetricsScrape
+from tandem.bench.records.counters import OWN_MODEL, AskedWork, MetricsScrape
 from tandem.bench.records.server_starts import ServerStarts, name_server
+
+_SHARED = "another arm was measured at its address at the same time, and /metrics has both as one"
 
 
 class CounterLog:
@@ -46,13 +50,11 @@ class CounterLog:
         Raises:
             ExternalError: the disk takes no more.
         """
-        work = [self._asked_work.get(name_server(arm.name)) for arm in arms]
-        scrapes = await asyncio.gather(
-            *(
-                scrape_metrics(arm.client, arm.name, turn, when, asked=asked)
-                for arm, asked in zip(arms, work, strict=True)
-            )
-        )
+        scrapes = await asyncio.gather(*(self._scrape_arm(arm, turn, when) for arm in arms))
+        scrapes = [
+            scrape.drop_counters(_SHARED) if _is_shared(arm, scrape, arms) else scrape
+            for arm, scrape in zip(arms, scrapes, strict=True)
+        ]
         for scrape in scrapes:
             server = name_server(scrape.arm)
             if scrape.counters is not None:
@@ -80,6 +82,28 @@ class CounterLog:
         has_own_word = scrape.began_s is not None or server in self._starts.replicas
         return word if number is None or has_own_word else str(number)
 
+    async def _scrape_arm(
+        self, arm: ArmSession, turn: PlanTurn, when: Literal["before", "after"]
+    ) -> MetricsScrape:
+        asked_work = self._asked_work.get(name_server(arm.name))
+        page, error = await read_counters(arm.client, arm.models)
+        block = turn.block
+        return MetricsScrape(
+            at_s=time.monotonic(),
+            arm=arm.name,
+            class_=None if block.class_ == ALL_CLASSES else block.class_,
+            concurrency=block.load.concurrency,
+            rate_per_s=block.load.rate_per_s,
+            round=turn.round,
+            slot=turn.slot,
+            when=when,
+            counters=page,
+            error=error,
+            utc_s=time.time(),
+            asked_requests=asked_work.requests if asked_work else None,
+            asked_tokens=asked_work.tokens if asked_work else None,
+        )
+
     def count_work(self, arm: str, items: Sequence[PlanItem]) -> None:
         """Count a turn's requests to the arm's server, for the next scrape of its counters.
 
@@ -93,3 +117,16 @@ class CounterLog:
             self._asked_work[server] = AskedWork(
                 work.requests + len(items), work.tokens + most_tokens
             )
+
+
+def _is_shared(arm: ArmSession, scrape: MetricsScrape, arms: Sequence[ArmSession]) -> bool:
+    """Return whether the counters of an arm's page are also those of another arm of the turn."""
+    if not scrape.counters:
+        return False
+    own = arm.client.arm
+    others = [other.client.arm for other in arms if other is not arm]
+    return any(
+        is_same_server(own, other)
+        and (own.model == other.model or OWN_MODEL not in scrape.counters)
+        for other in others
+    )

@@ -7,14 +7,12 @@ is followed.
 
 from __future__ import annotations
 
-import time
-from typing import Literal
+from collections.abc import Collection
 
 from tandem.bench.load.client import CompletionClient
 from tandem.bench.load.event import EventError
 from tandem.bench.load.reply import read_page
-from tandem.bench.plan.request_plan import ALL_CLASSES, PlanTurn
-from tandem.bench.records.counters import AskedWork, MetricsScrape, parse_page
+from tandem.bench.records.counters import parse_page
 from tandem.bench.records.manifest import Timeouts
 from tandem.errors import TandemError
 
@@ -31,44 +29,20 @@ async def is_alive(client: CompletionClient) -> bool:
     return reply.status is not None and reply.status < SERVER_ERROR_STATUS
 
 
-async def scrape_metrics(
-    client: CompletionClient,
-    arm: str,
-    turn: PlanTurn,
-    when: Literal["before", "after"],
-    *,
-    asked: AskedWork | None = None,
-) -> MetricsScrape:
-    """Read /metrics for `arm`; return a scrape, with the reason where the page cannot be read.
+async def read_counters(
+    client: CompletionClient, models: Collection[str]
+) -> tuple[dict[str, float] | None, str | None]:
+    """Return the counters of /metrics, or the reason why they cannot be read.
 
     Args:
         client: of the arm.
-        arm: its name.
-        turn, when: where in the run the scrape stands.
-        asked: of the server since its last scrape; None if that is not known.
+        models: names of its model.
     """
-    page = None
-    error = None
-    block = turn.block
     reply = await client.get("/metrics", PAGE_TIMEOUTS, limit_bytes=METRICS_BYTES, apart=True)
     try:
-        page = parse_page(read_page(reply).decode())
+        return parse_page(read_page(reply).decode(), models), None
     except EventError as fault:
-        error = f"/metrics: {fault.word.replace('_', ' ')}{fault.detail and f': {fault.detail}'}"
+        word = fault.word.replace("_", " ")
+        return None, f"/metrics: {word}{fault.detail and f': {fault.detail}'}"
     except (TandemError, UnicodeDecodeError) as fault:
-        error = str(fault)
-    return MetricsScrape(
-        at_s=time.monotonic(),
-        arm=arm,
-        class_=None if block.class_ == ALL_CLASSES else block.class_,
-        concurrency=block.load.concurrency,
-        rate_per_s=block.load.rate_per_s,
-        round=turn.round,
-        slot=turn.slot,
-        when=when,
-        counters=page,
-        error=error,
-        utc_s=time.time(),
-        asked_requests=asked.requests if asked else None,
-        asked_tokens=asked.tokens if asked else None,
-    )
+        return None, str(fault)

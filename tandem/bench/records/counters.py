@@ -28,7 +28,7 @@ import math
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -52,6 +52,7 @@ from tandem.errors import InputError
 from tandem.metrics import acceptance_position
 
 if TYPE_CHECKING:
+    from prometheus_client import Metric
     from prometheus_client.samples import Sample
 
 FILE = "counters.jsonl"
@@ -63,7 +64,10 @@ _STATES = {  # not counters: their difference means nothing
 }
 # 1.0 where the page shows the engine
 _ENGINE_STATES: dict[EngineName, str] = {"V0": "engine_v0", "V1": "engine_v1"}
-_STATE_KEYS = {*_STATES, *_ENGINE_STATES.values()}
+# 1.0 where the page tells models apart, and the counters are those of the arm's model
+OWN_MODEL = "own_model"
+_MODEL_LABEL = "model_name"
+_STATE_KEYS = {*_STATES, *_ENGINE_STATES.values(), OWN_MODEL}
 # two counts of one thing, or two forms of one figure, differ by at most this factor
 _TOLERANCE = 1.01
 _PREFIX = "vllm:"
@@ -90,7 +94,8 @@ class MetricsScrape(msgspec.Struct, frozen=True, kw_only=True):
         at_s: time in seconds on the records' monotonic clock.
         class_: class of the turn's prompts; None if a turn mixes classes.
         when: before the turn's first request or after its last.
-        counters: result of `parse_page`; None if the page could not be read.
+        counters: result of `parse_page`; None if the page could not be read, and only its states if
+            the page counts another arm too.
         error: the reason, for a person.
         utc_s: time in seconds of Unix time, by the clock of the measuring machine.
         asked_requests, asked_tokens: requests of this run that the server got since its last
@@ -111,6 +116,11 @@ class MetricsScrape(msgspec.Struct, frozen=True, kw_only=True):
     utc_s: float | None = None
     asked_requests: int | None = None
     asked_tokens: int | None = None
+
+    def drop_counters(self, reason: str) -> MetricsScrape:
+        """Return the scrape with the states of its server alone, and the reason."""
+        states = {key: value for key, value in (self.counters or {}).items() if key in _STATE_KEYS}
+        return msgspec.structs.replace(self, counters=states, error=reason)
 
     @property
     def turn(self) -> TurnKey:
@@ -158,11 +168,13 @@ class AcceptanceRates:
     is_indirect: bool = False
 
 
-def parse_page(page: str) -> dict[str, float]:
-    """Return the needed counters of a Prometheus page, summed over labels (engines, models).
+def parse_page(page: str, models: Collection[str] = ()) -> dict[str, float]:
+    """Return the needed counters of a Prometheus page, summed over labels such as engines.
 
     Args:
         page: the body of /metrics.
+        models: names of the arm's model; counters of other models are left out if the page has one
+            of these names, else all models are summed.
 
     Raises:
         InputError: the page is no Prometheus text, e.g. HTML.
@@ -172,11 +184,16 @@ def parse_page(page: str) -> dict[str, float]:
     samples: dict[str, float] = {}
     engines = set[EngineName]()
     try:
-        for family in text_string_to_metric_families(page):
+        families = list(text_string_to_metric_families(page))
+        own_models = _list_models(families) & set(models)
+        for family in families:
             name_engine = ENGINE_NAMES.get(family.name.removesuffix("_total"))
             engines |= {name_engine} if name_engine is not None else set()
             for sample in family.samples:
-                if math.isfinite(sample.value):
+                is_foreign = own_models and sample.labels.get(_MODEL_LABEL) not in own_models | {
+                    None
+                }
+                if math.isfinite(sample.value) and not is_foreign:
                     engines |= _find_engines(sample)
                     _add_sample(samples, sample)
     except (ValueError, IndexError, KeyError) as error:
@@ -189,8 +206,20 @@ def parse_page(page: str) -> dict[str, float]:
         counters.setdefault("began_s", samples[_CREATED])
     if len(engines) == 1:
         counters[_ENGINE_STATES[engines.pop()]] = 1.0
+    if own_models:
+        counters[OWN_MODEL] = 1.0
     return counters | {
         name: value for name, value in samples.items() if name.startswith(_POSITION_KEY)
+    }
+
+
+def _list_models(families: Sequence[Metric]) -> set[str]:
+    """Return the models by which the page counts."""
+    return {
+        sample.labels[_MODEL_LABEL]
+        for family in families
+        for sample in family.samples
+        if _MODEL_LABEL in sample.labels
     }
 
 
@@ -437,6 +466,9 @@ def _compute_change(before: MetricsScrape | None, after: MetricsScrape) -> Count
     """Return what the counters grew by in a turn, or the reason why that is not known."""
     if before is None:
         return "there is no scrape before it"
+    reason = before.error or after.error
     if before.counters is None or after.counters is None:
-        return f"/metrics could not be had ({before.error or after.error or 'no reason given'})"
+        return f"/metrics could not be had ({reason or 'no reason given'})"
+    if reason is not None:
+        return reason
     return compute_difference(before.counters, after.counters)

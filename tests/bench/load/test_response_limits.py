@@ -16,14 +16,12 @@ from independent_server import MODEL
 from measured import arm
 from one_request import LONG, asking
 from plain_server import PIECE, PlainAnswer, PlainServer, plain_server
-from planned import plan
 
 from tandem.bench.load import answer
 from tandem.bench.load.client import ERROR_BODY_BYTES, PAGE_BYTES, STREAM_BYTES, CompletionClient
-from tandem.bench.load.metrics_scraper import METRICS_BYTES, is_alive, scrape_metrics
+from tandem.bench.load.metrics_scraper import METRICS_BYTES, is_alive, read_counters
 from tandem.bench.load.probe import probe_server
 from tandem.bench.load.reply import ServerReply
-from tandem.bench.records.counters import MetricsScrape
 from tandem.bench.records.record import RequestRecord
 from tandem.errors import ExternalError
 
@@ -51,9 +49,8 @@ def call_client(server: PlainServer, call: Callable[[CompletionClient], Awaitabl
     return uvloop.run(main())
 
 
-def scrape(server: PlainServer) -> MetricsScrape:
-    turn = plan(classes={"code": 1}).round(0)[0]
-    return call_client(server, lambda client: scrape_metrics(client, "arm", turn, "before"))
+def read_page_counters(server: PlainServer) -> tuple[dict[str, float] | None, str | None]:
+    return call_client(server, lambda client: read_counters(client, ()))
 
 
 def get_page(server: PlainServer, path: str) -> ServerReply:
@@ -79,10 +76,10 @@ def test_a_metrics_page_is_read_up_to_its_limit(excess_bytes, is_gzip):
         [gzip.compress(body, 1) if is_gzip else body], headers=GZIP if is_gzip else ()
     )
     with plain_server({"/metrics": page_answer}) as server:
-        page = scrape(server)
+        counters, reason = read_page_counters(server)
 
     error = f"/metrics: endless: the answer of {server.url}/metrics has more than 8,388,608 bytes"
-    assert (page.error, page.counters) == (
+    assert (reason, counters) == (
         (error, None) if excess_bytes else (None, {"generation_tokens": 7.0})
     )
 
@@ -165,7 +162,7 @@ def test_no_redirect_is_followed(path):
         )
         with plain_server({path: moved}) as server:
             if path == "/metrics":
-                error = scrape(server).error
+                _, error = read_page_counters(server)
             else:
                 error = (ask_server(server)[0] if path == CHAT else get_page(server, path)).error
 

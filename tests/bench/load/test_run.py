@@ -9,12 +9,15 @@ import re
 from collections import Counter, defaultdict
 
 import pytest
+import running
 from independent_server import Schedule
 from running import QUICK, measure, until
 
+from rehearsal.loopback import find_free_port
 from tandem.bench.load import circuit_breaker, loops, warm_up
 from tandem.bench.plan.schedule import first_order
 from tandem.bench.plan.server_access import ServerAccess
+from tandem.bench.records.manifest import ManifestArm
 from tandem.errors import ExternalError, InputError
 
 pytestmark = pytest.mark.xdist_group("bench-run")  # its servers and runs are made once
@@ -124,6 +127,41 @@ def test_simultaneous_asks_both_arms_at_the_same_time(tmp_path):
     ran = measure(tmp_path, schedules=[SLOW, SLOW], schedule="simultaneous")
     assert {record.arm for record in ran.records} == {"a", "b"}
     assert in_flight(ran.records) == 4
+
+
+ONE_COUNT = "vllm:generation_tokens_total {0}\n"
+COUNTS_BY_MODEL = """\
+vllm:generation_tokens_total{{model_name="independent"}} {0}
+vllm:generation_tokens_total{{model_name="second"}} {0}
+"""
+
+
+@pytest.mark.parametrize(("page", "is_apart"), [(ONE_COUNT, False), (COUNTS_BY_MODEL, True)])
+def test_two_models_at_one_address_share_no_counters(tmp_path, monkeypatch, page, is_apart):
+    monkeypatch.setattr(running, "METRICS", page)
+    port = find_free_port()
+    url = f"http://127.0.0.1:{port}"
+    arms = (
+        ManifestArm(name="a", role="baseline", url=url, model="independent"),
+        ManifestArm(name="b", role="variant", url=url, model="second"),
+    )
+
+    async def list_both(servers, _run):
+        servers[0].models = [{"id": arm.model} for arm in arms]
+
+    ran = measure(
+        tmp_path,
+        schedules=[QUICK],
+        at=[port],
+        arms=arms,
+        schedule="simultaneous",
+        meanwhile=list_both,
+    )
+
+    scrapes = ran.lines("counters.jsonl")
+    assert {"generation_tokens" in line["counters"] for line in scrapes} == {is_apart}
+    note = "a gives no counters (another arm was measured at its address at the same time"
+    assert (note in " ".join(ran.said.split())) is not is_apart
 
 
 def test_a_429_is_a_failure_that_is_waited_for(tmp_path):

@@ -9,6 +9,7 @@ from measured import arm, speculating
 
 from tandem.bench.records.counter_names import FORMS, SAMPLES
 from tandem.bench.records.counters import (
+    OWN_MODEL,
     CounterChange,
     MetricsScrape,
     compute_difference,
@@ -260,6 +261,24 @@ def test_a_page_of_several_engines_or_odd_values_is_read():
     assert (engines["drafts"], engines["accepted_at_2"]) == (200.0, 160.0)
     assert parse_page(V1_LIVE.replace("_total", "")) == parse_page(V1_LIVE)
     assert parse_page(odd) == {"running": 1.0}
+
+
+def test_a_page_of_two_models_gives_those_of_the_arm():
+    other_model = V1_LIVE.replace('model_name="m"', 'model_name="other"').replace(" 460.0", " 9.0")
+    page = V1_LIVE + other_model
+
+    assert parse_page(page, {"m"}) == parse_page(V1_LIVE) | {OWN_MODEL: 1.0}
+    assert parse_page(page, {"other"})["generation_tokens"] == 9
+    assert parse_page(page, {"alias"}) == parse_page(page)
+
+
+def test_the_state_of_a_page_that_two_arms_share_is_kept_alone():
+    shared = scrape("after", {"drafts": 5.0, "began_s": 7.0}).drop_counters("two arms share it")
+
+    changes, (note,) = pair_scrapes(iter([scrape("before", {"drafts": 1.0}), shared]))
+
+    assert (changes, shared.counters) == ([], {"began_s": 7.0})
+    assert note == "spec: counters are dropped (turns: 1): two arms share it"
 
 
 @pytest.mark.parametrize(
