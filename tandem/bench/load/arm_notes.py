@@ -5,25 +5,33 @@ Invariant: a note stops no run; whoever measures one server twice may mean to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from urllib.parse import urlsplit
 
-from tandem.bench.load.scheme import DEFAULT_PORTS
+from tandem.bench.plan.server_access import ServerAccess, read_origin
 from tandem.bench.records.manifest import ManifestArm
 
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})  # noqa: S104 - compared, not bound
 _SAMPLING_FIELDS = ("temperature", "seed")
 
 
-def list_arm_notes(arms: Sequence[ManifestArm]) -> Iterator[str]:
+def list_arm_notes(
+    arms: Sequence[ManifestArm], access: Mapping[str, ServerAccess]
+) -> Iterator[str]:
     """Yield a sentence for each pair that is one server, and each field that only some are sent.
 
     Args:
         arms: after the probe, which leaves out what a server refuses.
+        access: keys and headers of the arms that have some; a header may lead to another server.
     """
     for arm, other_arm in combinations(arms, 2):
-        if is_same_server(arm, other_arm) and arm.model == other_arm.model:
+        is_same_request = (
+            arm.model == other_arm.model
+            and arm.extra_body == other_arm.extra_body
+            and access.get(arm.name) == access.get(other_arm.name)
+        )
+        if is_same_request and is_same_server(arm, other_arm):
             yield (
                 f"{arm.name} and {other_arm.name} are one address with one model: you compare a"
                 " server with itself"
@@ -33,7 +41,7 @@ def list_arm_notes(arms: Sequence[ManifestArm]) -> Iterator[str]:
         if 0 < len(names) < len(arms):
             yield (
                 f"only {' and '.join(names)} is not sent {field_name}: the arms sample unlike,"
-                " which may change lengths and times"
+                f" which may change lengths and times; --leave-out {field_name} treats all alike"
             )
 
 
@@ -42,8 +50,6 @@ def is_same_server(arm: ManifestArm, other_arm: ManifestArm) -> bool:
     return _read_address(arm.api_root) == _read_address(other_arm.api_root)
 
 
-def _read_address(url: str) -> tuple[str, str, int, str]:
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    port = parts.port or DEFAULT_PORTS[parts.scheme]
-    return parts.scheme, "localhost" if host in _LOOPBACK_HOSTS else host, port, parts.path
+def _read_address(url: str) -> tuple[str, str, int | None, str]:
+    scheme, host, port = read_origin(url)
+    return scheme, "localhost" if host in _LOOPBACK_HOSTS else host, port, urlsplit(url).path

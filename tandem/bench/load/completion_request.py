@@ -73,7 +73,8 @@ def encode_body(request: CompletionRequest, model: str, api: ApiName) -> bytes:
         fields["messages"] = request.messages or [{"role": "user", "content": request.prompt}]
     else:
         fields["prompt"] = request.prompt
-    running = {"continuous_usage_stats": True} if offers.continuous_usage else {}
+    has_running_usage = offers.continuous_usage and "continuous_usage_stats" not in request.left_out
+    running = {"continuous_usage_stats": True} if has_running_usage else {}
     limit_names = [name for name in LIMIT_FIELDS[api] if name not in request.left_out]
     fields |= dict.fromkeys(limit_names[:1], request.max_tokens)
     fields |= {

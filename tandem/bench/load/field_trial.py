@@ -29,9 +29,10 @@ from tandem.bench.load.completion_request import (
 from tandem.bench.load.loops import MAX_RETRY_AFTER_S
 from tandem.bench.load.probe_fault import build_probe_fault, name_server
 from tandem.bench.load.reply import ServerReply
+from tandem.bench.plan.server_access import IGNORE_EOS
 from tandem.bench.records.manifest import ServerOffers, Timeouts
 from tandem.bench.records.record import JSON_NULL, RequestRecord
-from tandem.errors import ExternalError
+from tandem.errors import ExternalError, InputError
 
 PROBE_TOKENS = 8
 LARGER_TOKENS = 64  # some servers refuse a limit of fewer than 16
@@ -125,23 +126,53 @@ class FieldTrials:
         """Return the answer to the least request.
 
         Raises:
+            InputError: the server refuses a field that the user adds.
             TandemError: the server cannot be measured.
         """
         left_out = (*self.draft.left_out, *SETTING_FIELDS)
         request = replace(self.draft, left_out=left_out, offers=NO_OFFERS)
+        trial = await self._find_limit(request)
+        if trial.answer.error is None:
+            return trial
+        if self.draft.extra_body and trial.answer.error in _LIMIT_REFUSALS:
+            await self._blame_extra_body(trial)
+        raise self._build_fault(trial)
+
+    async def _find_limit(self, request: CompletionRequest) -> RequestTrial:
+        """Return the answer to a request with a limit that the server takes, else with its own."""
         trial = await self._send(request)
         error = trial.answer.error
-        if error is None and not trial.ignores_limit:
+        if error not in {None, *_LIMIT_REFUSALS} or (error is None and not trial.ignores_limit):
             return trial
-        if error is None or error in _LIMIT_REFUSALS:
-            for other_request in self._list_limits(request, is_refused=error is not None):
-                other_trial = await self._send(other_request)
-                if other_trial.answer.error is None and (error or not other_trial.ignores_limit):
-                    self._note_limit(trial, other_request)
-                    return other_trial
-        if error is not None:
-            raise self._build_fault(trial)
+        for other_request in self._list_limits(request, is_refused=error is not None):
+            other_trial = await self._send(other_request)
+            if other_trial.answer.error is None and (error or not other_trial.ignores_limit):
+                self._note_limit(trial, other_request)
+                return other_trial
         return trial
+
+    async def _blame_extra_body(self, trial: RequestTrial) -> None:
+        """Send the fields that the user adds one by one.
+
+        Raises:
+            InputError: the server answers without them, and refuses some.
+        """
+        bare_trial = await self._find_limit(replace(trial.request, extra_body={}))
+        if bare_trial.answer.error is not None:
+            return
+        names = []
+        for name, value in trial.request.extra_body.items():
+            next_request = replace(bare_trial.request, extra_body={name: value})
+            if (await self._send(next_request)).answer.error is not None:
+                names.append(name)
+        if names:
+            problem = f"the server refuses {' and '.join(names)} ({trial.describe_error()})"
+            flags = [
+                "--ignore-eos" if name == IGNORE_EOS else f"{name} from --extra-body"
+                for name in names
+            ]
+            change = f"drop {' and '.join(flags)}"
+            raise InputError(problem, where=name_server(self.client.arm), change=change)
 
     async def add_fields(self, trial: RequestTrial) -> RequestTrial:
         """Return the answer to the fullest request that the server takes.
@@ -206,9 +237,9 @@ class FieldTrials:
             f" ({next_trial.describe_error()})"
         )
         words = [RECORD_WORDS[name] for name in names if name in RECORD_WORDS]
-        change = "restart the server, then " + (
-            f"drop {words[0]} from --record" if words else f"leave {fields} out"
-        )
+        left_out = f"add --leave-out {' '.join(names)}"
+        change = f"drop {words[0]} from --record" if words else left_out
+        change = f"restart the server, then {change}"
         raise ExternalError(problem, where=name_server(self.client.arm), change=change)
 
     async def _send(self, request: CompletionRequest) -> RequestTrial:

@@ -107,7 +107,8 @@ async def probe_server(
     trial = await trials.add_fields(least_trial)
     if TEMPLATE_FIELD in trials.refusals:
         problem = f"the server refuses {TEMPLATE_FIELD} ({trials.refusals[TEMPLATE_FIELD]})"
-        raise InputError(problem, where=name_server(arm), change="drop --thinking")
+        change = "drop --thinking" if thinking is not None else "drop it from --extra-body"
+        raise InputError(problem, where=name_server(arm), change=change)
 
     owner = models.cards.get(arm.model, {}).get("owned_by")
     owned_by = owner[:DETAIL_CHARACTERS] if isinstance(owner, str) and owner else None

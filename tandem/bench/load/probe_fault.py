@@ -62,8 +62,8 @@ FAULTS = (
         "status_40[13]",
         InputError,
         "the server requires an API key",
-        "export its key and name the variable with --api-key-env, which sends it as Authorization:"
-        " Bearer KEY",
+        "export its key, and give --api-key-env VAR (sent as Authorization: Bearer KEY) or"
+        " --header K:env:VAR",
     ),
     FaultAdvice(
         "status_407",
@@ -82,7 +82,7 @@ FAULTS = (
         "status_4(00|13|22)",
         InputError,
         "the server refuses a plain streaming request",
-        "see its documentation for the field that it names",
+        "leave out the field that it names with --leave-out, or add one with --extra-body",
         lists_models=True,
     ),
     FaultAdvice(

@@ -132,7 +132,8 @@ class MeasurementRun:
             if self.stop.is_requested:
                 return RunOutcome(reason="interrupted")
             arms = list(map(self._create_arm, clients, probe_results))
-            for note in list_arm_notes([result.arm for result in probe_results]):
+            probed_arms = [result.arm for result in probe_results]
+            for note in list_arm_notes(probed_arms, settings.access):
                 self._note(note)
             fitter = PromptFitter(settings, self.stop, self.progress.notify, self._note)
             self.settings = await fitter.fit_settings(arms, self.folder if self.resume else None)

@@ -14,8 +14,9 @@ import contextlib
 import ssl
 from urllib.parse import SplitResult, urlsplit
 
+from tandem.bench.plan.server_access import DEFAULT_PORTS
+
 TIMEOUT_S = 5.0
-DEFAULT_PORTS = {"http": 80, "https": 443}
 # what OpenSSL says of bytes that are no TLS
 _NO_TLS_REASONS = frozenset({"WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST"})
 _ANSWER_BYTES = 4096

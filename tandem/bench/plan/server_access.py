@@ -61,9 +61,11 @@ OWNED_FIELDS: Mapping[str, str] = {
 
 OPTIONAL_FIELDS = (
     "max_tokens",
+    "max_completion_tokens",
     "temperature",
     "seed",
     "stream_options",
+    "continuous_usage_stats",
     "chat_template_kwargs",
     "return_token_ids",
     "logprobs",

@@ -6,6 +6,7 @@ import pytest
 from measured import arm
 
 from tandem.bench.load.arm_notes import list_arm_notes
+from tandem.bench.plan.server_access import ServerAccess
 
 WARNING = "base and spec are one address with one model: you compare a server with itself"
 
@@ -23,4 +24,16 @@ WARNING = "base and spec are one address with one model: you compare a server wi
 )
 def test_two_arms_that_are_one_server_are_named(url, model, notes):
     arms = [arm("base", url="http://LOCALHOST", model="m"), arm("spec", url=url, model=model)]
-    assert list(list_arm_notes(arms)) == notes
+    assert list(list_arm_notes(arms, {})) == notes
+
+
+@pytest.mark.parametrize(
+    ("fields", "access"),
+    [
+        ({"extra_body": {"top_p": 0.5}}, {}),
+        ({}, {"spec": ServerAccess(headers={"x-route": "spec"})}),
+    ],
+)
+def test_one_address_with_another_request_is_another_server(fields, access):
+    arms = [arm("base", url="http://localhost"), arm("spec", url="http://localhost", **fields)]
+    assert list(list_arm_notes(arms, access)) == []

@@ -141,7 +141,7 @@ def test_a_server_that_ignores_the_limit_is_called_that():
     ("lethal_field", "advice"),
     [
         ("logprobs", "drop logprobs from --record"),
-        ("stream_options", "leave stream_options and continuous_usage_stats out"),
+        ("stream_options", "add --leave-out stream_options continuous_usage_stats"),
     ],
 )
 def test_a_server_that_dies_is_named_with_what_it_was_asked_last(lethal_field, advice):
@@ -278,7 +278,10 @@ def test_a_wish_of_the_user_is_not_left_out():
                 sentence,
             )
             for status, sentence in (
-                (401, "requires an API key .*; export its key and name .* --api-key-env"),
+                (
+                    401,
+                    "requires an API key .*; export its key, and give --api-key-env VAR .*--header",
+                ),
                 (404, "has no /chat/completions or no independent .*; correct --api or --model"),
                 (400, "refuses a plain streaming request .*unknown field stream"),
             )
@@ -288,6 +291,23 @@ def test_a_wish_of_the_user_is_not_left_out():
 def test_an_unmeasurable_server_is_named_with_what_to_do(fields, kind, sentence):
     with pytest.raises(kind, match=f"^arm=http://.*{sentence}"):
         probe(**fields)
+
+
+@pytest.mark.parametrize(
+    ("extra_body", "change"),
+    [
+        ({"top_p": 0.5, "min_p": 0.1}, "refuses min_p .*; drop min_p from --extra-body"),
+        ({"ignore_eos": True}, "refuses ignore_eos .*; drop --ignore-eos"),
+        (
+            {"chat_template_kwargs": {"enable_thinking": False}},
+            "refuses chat_template_kwargs .*; drop it from --extra-body",
+        ),
+    ],
+)
+def test_a_field_that_the_user_adds_is_named_where_it_is_refused(extra_body, change):
+    refused = {"refused_fields": ("min_p", "ignore_eos", "chat_template_kwargs")}
+    with pytest.raises(InputError, match=change):
+        probe(extra_body=extra_body, server=refused)
 
 
 def test_every_advice_names_flags_that_exist():
