@@ -17,7 +17,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from tandem.cli.bench_flags import NO_FLAGS, Headers, KeyVariables, RunFlags, restore_flags
+from tandem.bench.plan.run_options import ApiName
+from tandem.cli.bench_flags import (
+    NO_FLAGS,
+    ExtraBodies,
+    Headers,
+    KeyVariables,
+    LeftOutFields,
+    RecordFields,
+    RunFlags,
+    ServerUrl,
+    restore_flags,
+)
 from tandem.cli.console import count_columns, print_result
 from tandem.cli.flags import EnvironmentName, Name, Price, RunFolder, Share, require_range
 from tandem.cli.selection import DEFAULTS, Selection
@@ -35,6 +46,10 @@ RUN_CODES = (
 REPORT_CODES = (
     "exit codes: 0 judged; 1 some requests failed or were not recorded; 2 bad input; 3 an arm has a"
     " class in which no request succeeded; 4 void: a control failed"
+)
+PROBE_CODES = (
+    "exit codes: 0 it can be measured; 2 bad input, or it refuses what was asked for; 3 nothing"
+    " answers, it is not ready, or it dies of a field"
 )
 COMPARE_CODES = "exit codes: 0 compared; 2 bad input; 4 one of the runs is void"
 
@@ -77,6 +92,48 @@ def measure(flags: RunFlags = NO_FLAGS, *, selection: Selection = DEFAULTS) -> E
     outcome = run_until_end(run)
     publish_code = publisher.finish() if publisher else ExitCode.DONE
     return max(_report_outcome(outcome, folder, selection), publish_code)
+
+
+@app.command(help_epilogue=PROBE_CODES, sort_key=1)
+def probe(
+    url: ServerUrl,
+    /,
+    *,
+    model: Annotated[str | None, Parameter(metavar="M")] = None,
+    api: ApiName = "chat",
+    record: RecordFields = frozenset(),
+    api_key_env: KeyVariables = (),
+    header: Headers = (),
+    extra_body: ExtraBodies = (),
+    leave_out: LeftOutFields = (),
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Say what a server is, takes and offers, before a run.
+
+    Args:
+        url: of the server, with or without /v1, or the whole URL of an endpoint
+        model: name of the served model (default: the only one that it lists)
+        api: endpoint of the requests
+        record: also ask for token ids or log-probabilities, of which some engines die
+        api_key_env: environment variable with the API key
+        header: HTTP header of every request, such as api-version:2; env:VAR reads V from the
+            environment
+        extra_body: JSON object of further fields of each request, such as {"top_p": 0.9}
+        leave_out: field of the request not to send, such as seed
+    """
+    from tandem.cli.bench_probe import probe_address  # noqa: PLC0415 - aiohttp
+
+    return probe_address(
+        url,
+        model=model,
+        api=api,
+        extras=record,
+        keys=api_key_env,
+        headers=header,
+        extra_body=extra_body,
+        leave_out=leave_out,
+        as_json=selection.as_json,
+    )
 
 
 @app.command(help_epilogue=REPORT_CODES)

@@ -68,6 +68,16 @@ UNRECORDED_FLAGS = frozenset({"--quick", "--full", "--record", "--warm-up"})
 """What no field of the manifest holds as it was asked."""
 
 
+def parse_url(text: str) -> str:
+    """Return the URL of a server."""
+    if not URL_PATTERN.fullmatch(text):
+        raise ValueError(
+            "not a URL; allowed: http(s)://HOST:PORT, with or without /v1, or the whole URL of an"
+            " endpoint; no query and no password"
+        )
+    return text
+
+
 def parse_arm(text: str) -> tuple[str | None, str]:
     """Return the NAME, where one is given, and the URL."""
     name = None
@@ -76,9 +86,7 @@ def parse_arm(text: str) -> tuple[str | None, str]:
         name, _, url = text.partition("=")
         if not NAME_PATTERN.fullmatch(name):
             raise ValueError(f"name {name!r}; allowed: {NAME_RULE}")
-    if not URL_PATTERN.fullmatch(url):
-        raise ValueError("not a URL; allowed: [NAME=]http(s)://HOST:PORT, with or without /v1")
-    return name, url
+    return name, parse_url(url)
 
 
 def parse_placement(text: str) -> tuple[str, str]:
@@ -160,14 +168,14 @@ def _parse_pairs(text: str, names: tuple[str, ...]) -> dict[str, float]:
 
 
 def _declare(
-    group: Group | tuple[Group, ...], metavar: str, read: Callable[[str], Any]
+    group: Group | tuple[Group, ...] | str, metavar: str, read: Callable[[str], Any]
 ) -> Parameter:
     return Parameter(
         group=group, metavar=metavar, converter=read_last(read), n_tokens=1, accepts_keys=False
     )
 
 
-def _declare_list(group: Group | None, metavar: str, read: Callable[[str], Any]) -> Parameter:
+def _declare_list(group: Group | str, metavar: str, read: Callable[[str], Any]) -> Parameter:
     return Parameter(
         group=group,
         metavar=metavar,
@@ -178,6 +186,7 @@ def _declare_list(group: Group | None, metavar: str, read: Callable[[str], Any])
     )
 
 
+PARAMETERS = "Parameters"  # the command line's own group, of commands without groups
 ARMS = Group(
     "Arms",
     help="servers by URL, or the servers of an experiment from inside its cluster",
@@ -196,9 +205,19 @@ RATE_RANGE = require_range(*RATE_LIMITS, "requests a second")
 CONTROL_ROUNDS_RANGE = require_range(0, MAX_CONTROL_ROUNDS)
 Count = Annotated[Whole, Parameter(validator=require_range(1, MAX_COUNT))]
 KeyVariables = Annotated[
-    tuple[ServerWord, ...], _declare_list(None, "[NAME=]VAR", parse_key_variable)
+    tuple[ServerWord, ...], _declare_list(PARAMETERS, "[NAME=]VAR", parse_key_variable)
 ]
-Headers = Annotated[tuple[ServerWord, ...], _declare_list(None, "[NAME=]K:V", parse_header)]
+Headers = Annotated[tuple[ServerWord, ...], _declare_list(PARAMETERS, "[NAME=]K:V", parse_header)]
+ExtraBodies = Annotated[
+    tuple[ServerWord, ...], _declare_list(PARAMETERS, "[NAME=]JSON", parse_extra_body)
+]
+LeftOutFields = Annotated[
+    tuple[ServerWord, ...], _declare_list(PARAMETERS, "[NAME=]FIELD", parse_left_out)
+]
+RecordFields = Annotated[
+    frozenset[str], _declare(PARAMETERS, "token-ids,logprobs", parse_record_fields)
+]
+ServerUrl = Annotated[str, _declare(PARAMETERS, "URL", parse_url)]
 Words = Annotated[tuple[str, ...], Parameter(consume_multiple=1)]
 
 
@@ -299,20 +318,14 @@ class RunFlags:
     prompts_per_class: Annotated[Count | None, Parameter(group=REQUESTS)] = None
     max_tokens: Annotated[Count | None, Parameter(group=REQUESTS)] = None
     api: Annotated[ApiName, Parameter(group=REQUESTS)] = "chat"
-    extra_body: Annotated[
-        tuple[ServerWord, ...], _declare_list(REQUESTS, "[NAME=]JSON", parse_extra_body)
-    ] = ()
-    leave_out: Annotated[
-        tuple[ServerWord, ...], _declare_list(REQUESTS, "[NAME=]FIELD", parse_left_out)
-    ] = ()
+    extra_body: Annotated[ExtraBodies, Parameter(group=REQUESTS)] = ()
+    leave_out: Annotated[LeftOutFields, Parameter(group=REQUESTS)] = ()
     ignore_eos: Annotated[bool, Parameter(group=REQUESTS)] = False
     thinking: Annotated[Literal["on", "off"] | None, Parameter(group=REQUESTS)] = None
     temperature: Annotated[
         float, Parameter(group=REQUESTS, metavar="T", validator=require_range(*TEMPERATURE_LIMITS))
     ] = 0.0
-    record: Annotated[
-        frozenset[str], _declare(REQUESTS, "token-ids,logprobs", parse_record_fields)
-    ] = frozenset()
+    record: Annotated[RecordFields, Parameter(group=REQUESTS)] = frozenset()
     llmperf_source: Annotated[RunFolder | None, Parameter(group=REQUESTS)] = None
     concurrency: Annotated[
         tuple[int, ...] | None, _declare((SCHEDULE, LOAD), "N,...", parse_concurrencies)

@@ -29,7 +29,7 @@ def test_resume_and_out_were_both_given(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--baseline", "127.0.0.1:8000"), "[NAME=]http(s)://HOST:PORT"),
+        (("--baseline", "127.0.0.1:8000"), "not a URL; allowed: http(s)://HOST:PORT"),
         (("--baseline", "a/b=http://127.0.0.1:9"), "name 'a/b'; allowed: up to 63 letters"),
         (("--concurrency", "four"), "'four'; allowed: a whole number"),
         (

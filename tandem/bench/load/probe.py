@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -58,6 +58,7 @@ class ProbeResult:
             answer, and the fields that the server refuses.
         models: the names the server may give the requested model, for `answer.parse_answer`.
         trial: the fullest request that the server took, with its answer.
+        refusals: what the server said to each field that it refuses.
         listed_models: names of the models that the server lists.
         notes: sentences on what the run does without.
     """
@@ -65,6 +66,7 @@ class ProbeResult:
     arm: ManifestArm
     models: frozenset[str]
     trial: RequestTrial
+    refusals: Mapping[str, str]
     listed_models: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -131,6 +133,7 @@ async def probe_server(
         arm=probed_arm,
         models=models.list_names(arm.model) | {arm.model, answer_name},
         trial=trial,
+        refusals=trials.refusals,
         listed_models=tuple(models.cards),
         notes=tuple(notes),
     )
@@ -239,7 +242,7 @@ def _note_length(arm: ManifestArm, api: ApiName, trial: RequestTrial) -> Iterato
     """Yield what the length of the answer and its count show."""
     limit = trial.request.max_tokens
     if trial.ignores_limit:
-        limit_names = LIMIT_FIELDS[api]
+        limit_names = [name for name in LIMIT_FIELDS[api] if name not in trial.request.left_out]
         yield (
             f"{arm.name} ignores {' and '.join(limit_names)}: it gave {trial.word_count} words"
             f" where {limit} tokens were allowed; set --max-tokens above its longest answer"

@@ -1,0 +1,131 @@
+"""The screen of `tandem bench probe`: ten lines on one server.
+
+Invariant: each line says what the server did just now; notes go to standard error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import msgspec
+import uvloop
+
+from tandem.bench.load.server_description import ServerDescription, describe_server
+from tandem.bench.plan.run_options import ApiName
+from tandem.bench.records.manifest import ManifestArm
+from tandem.cli.console import VerbatimText, print_json, print_line, print_rows
+from tandem.cli.server_flags import ServerWord, assign_words, merge_bodies, read_access
+from tandem.errors import ExitCode
+from tandem.shell_command import quote_command
+
+ARM_NAME = "server"
+_MOST_MODELS = 8  # that a line names
+_SPECULATION_KEYS = frozenset({"drafts", "draft_tokens", "accepted_tokens"})
+
+
+def probe_address(
+    url: str,
+    *,
+    model: str | None,
+    api: ApiName,
+    extras: Collection[str],
+    keys: Collection[ServerWord],
+    headers: Collection[ServerWord],
+    extra_body: Collection[ServerWord],
+    leave_out: Collection[ServerWord],
+    as_json: bool,
+) -> ExitCode:
+    """Probe a server, and print what it is, takes and offers.
+
+    Raises:
+        InputError: a variable is not set, or the server refuses what the user asked for.
+        ExternalError: the server cannot be measured.
+    """
+    names = (ARM_NAME,)
+    access = read_access({ARM_NAME: url}, tuple(keys), tuple(headers))[ARM_NAME]
+    arm = ManifestArm(
+        name=ARM_NAME,
+        role="baseline",
+        url=url,
+        model=model or "",
+        headers=tuple(access.headers),
+        extra_body=merge_bodies(assign_words("--extra-body", extra_body, names)[ARM_NAME]),
+        left_out=tuple(assign_words("--leave-out", leave_out, names)[ARM_NAME]),
+    )
+    description = uvloop.run(describe_server(arm, api=api, access=access, extras=extras))
+    if as_json:
+        print_json(msgspec.to_builtins(description))
+        return ExitCode.DONE
+    print_rows(_list_rows(description), indent=0)
+    for note in description.notes:
+        print_line(f"note: {note}", stderr=True)
+    return ExitCode.DONE
+
+
+def _list_rows(description: ServerDescription) -> Iterator[tuple[str, str]]:
+    """Yield the ten lines."""
+    yield "server", _describe_server(description)
+    yield "model", _describe_model(description)
+    yield "streams", _describe_stream(description)
+    limit = description.limit_field or "no limit"
+    yield "limit", f"keeps to {limit}" if description.keeps_limit else f"ignores {limit}"
+    yield "usage", _describe_usage(description)
+    extras = {"token ids": description.token_ids, "log-probabilities": description.logprobs}
+    words = {None: "not asked for (--record)", True: "yes", False: "no"}
+    yield "extras", "; ".join(f"{name}: {words[value]}" for name, value in extras.items())
+    yield "takes", ", ".join(description.taken_fields)
+    yield "refuses", ", ".join(description.refused_fields) or "none of the fields of a run"
+    yield "metrics", _describe_counters(description)
+    command = ["tandem", "bench", "run", "--baseline", description.url]
+    command += ["--variant", "URL", "--model", description.model, "--out", "runs/first"]
+    yield "next", VerbatimText(quote_command(*command))
+
+
+def _describe_server(description: ServerDescription) -> str:
+    facts = {
+        "version": description.version,
+        "owned_by": description.owned_by,
+        "Server": description.server_header,
+    }
+    parts = [f"{name} {value}" for name, value in facts.items() if value]
+    if description.simulated:
+        parts.append("simulated")
+    return f"{description.url}: {', '.join(parts) or 'it does not name itself'}"
+
+
+def _describe_model(description: ServerDescription) -> str:
+    names = description.listed_models
+    listed = f"of {len(names)} listed" if names else "no list of models"
+    others = [name for name in names if name != description.model]
+    more = ", ..." if len(others) > _MOST_MODELS else ""
+    text = f"{description.model}, {listed}"
+    if others:
+        text += f" (also {', '.join(others[:_MOST_MODELS])}{more})"
+    if description.answers_as:
+        text += f"; may answer as {', '.join(description.answers_as)}"
+    return text
+
+
+def _describe_stream(description: ServerDescription) -> str:
+    answer = description.answer
+    first = "no output" if answer.first_s is None else f"first after {answer.first_s * 1e3:.0f} ms"
+    return (
+        f"{answer.events} events, {answer.output_events} with output; {first}, end after"
+        f" {answer.end_s * 1e3:.0f} ms; {answer.words} words"
+    )
+
+
+def _describe_usage(description: ServerDescription) -> str:
+    if description.running_usage:
+        return "counts tokens in the stream and at the end"
+    return "counts tokens at the end only" if description.usage else "counts no tokens: no TPOT"
+
+
+def _describe_counters(description: ServerDescription) -> str:
+    keys = description.counters
+    if keys is None:
+        return f"none: {description.no_counters}"
+    if not keys:
+        return "/metrics has none of vLLM's counters"
+    drafts = "drafts are counted" if _SPECULATION_KEYS & set(keys) else "no drafts are counted"
+    return f"/metrics has {len(keys)} of vLLM's counters; {drafts}"
