@@ -20,6 +20,7 @@ from tandem.shell_command import quote_command
 
 ARM_NAME = "server"
 _MOST_MODELS = 8  # that a line names
+_EXTRA_WORDS = {None: "not asked for (--record)", True: "yes", False: "no"}
 _SPECULATION_KEYS = frozenset({"drafts", "draft_tokens", "accepted_tokens"})
 
 
@@ -70,15 +71,21 @@ def _list_rows(description: ServerDescription) -> Iterator[tuple[str, str]]:
     limit = description.limit_field or "no limit"
     yield "limit", f"keeps to {limit}" if description.keeps_limit else f"ignores {limit}"
     yield "usage", _describe_usage(description)
-    extras = {"token ids": description.token_ids, "log-probabilities": description.logprobs}
-    words = {None: "not asked for (--record)", True: "yes", False: "no"}
-    yield "extras", "; ".join(f"{name}: {words[value]}" for name, value in extras.items())
+    token_ids = _EXTRA_WORDS[description.token_ids]
+    yield (
+        "extras",
+        f"token ids: {token_ids}; log-probabilities: {_EXTRA_WORDS[description.logprobs]}",
+    )
     yield "takes", ", ".join(description.taken_fields)
     yield "refuses", ", ".join(description.refused_fields) or "none of the fields of a run"
     yield "metrics", _describe_counters(description)
-    command = ["tandem", "bench", "run", "--baseline", description.url]
-    command += ["--variant", "URL", "--model", description.model, "--out", "runs/first"]
-    yield "next", VerbatimText(quote_command(*command))
+    yield "next", VerbatimText(_write_command(description))
+
+
+def _write_command(description: ServerDescription) -> str:
+    """Return the command that measures this server beside another one."""
+    arms = ["--baseline", description.url, "--variant", "URL", "--model", description.model]
+    return quote_command("tandem", "bench", "run", *arms, "--out", "runs/first")
 
 
 def _describe_server(description: ServerDescription) -> str:

@@ -67,22 +67,36 @@ def parse_model_list(reply: ServerReply) -> ModelList:
         EventError: those of `decode_page`; `api_error` if the page reports an error.
     """
     page = decode_page(reply)
-    entries: Any = page
-    if isinstance(page, dict):
-        error = find_error(page)
-        if error is not None:
-            raise EventError("api_error", format_bytes(reply.body))
-        lists = [page[key] for key in _LIST_KEYS if isinstance(page.get(key), list)]
-        entries = lists[0] if lists else [page]
+    error = find_error(page)
+    if error is not None:
+        raise EventError("api_error", format_bytes(reply.body))
+
     cards: dict[str, Mapping[str, Any]] = {}
-    for entry in entries if isinstance(entries, list) else []:
+    for entry in _list_entries(page):
         card = {"id": entry} if isinstance(entry, str) else entry
-        if not isinstance(card, dict):
-            continue
-        names = [card[key] for key in _NAME_KEYS if isinstance(card.get(key), str) and card[key]]
-        if names:
-            cards[names[0]] = card
+        name = _read_name(card) if isinstance(card, dict) else None
+        if name is not None:
+            cards[name] = card
     return ModelList(cards)
+
+
+def _list_entries(page: Any) -> list[Any]:
+    """Return the entries of a page: of its list, or the page itself as a single card."""
+    if isinstance(page, list):
+        return page
+    if not isinstance(page, dict):
+        return []
+    lists = [page[key] for key in _LIST_KEYS if isinstance(page.get(key), list)]
+    return lists[0] if lists else [page]
+
+
+def _read_name(card: Mapping[str, Any]) -> str | None:
+    """Return the name of a card; None if it has none."""
+    for key in _NAME_KEYS:
+        name = card.get(key)
+        if isinstance(name, str) and name:
+            return name
+    return None
 
 
 def decode_page(reply: ServerReply) -> Any:

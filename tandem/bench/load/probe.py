@@ -38,7 +38,7 @@ from tandem.errors import InputError
 
 QUESTION = "Count from one to twenty in words."  # more words than PROBE_TOKENS
 # of the list of models: with another error the server may still answer requests
-_FATAL_WORDS = "connect|certificate|endless|interrupted|.*_timeout"
+_FATAL_WORDS = "connect|connect_timeout|certificate|endless|interrupted"
 _BAD_REQUEST = 400  # what many a server answers to a request of the other scheme
 _EFFECTS = {
     "max_tokens": "the run sends max_completion_tokens in its place",
@@ -107,15 +107,35 @@ async def probe_server(
     answer_name = least_trial.answer.model or arm.model
     _check_model(client, models, answer_name)
     trial = await trials.add_fields(least_trial)
-    if TEMPLATE_FIELD in trials.refusals:
-        problem = f"the server refuses {TEMPLATE_FIELD} ({trials.refusals[TEMPLATE_FIELD]})"
-        change = "drop --thinking" if thinking is not None else "drop it from --extra-body"
-        raise InputError(problem, where=name_server(arm), change=change)
+    _require_template(trials)
+    notes = [
+        *_note_model(arm, models, answer_name),
+        *_note_refusals(arm, trials),
+        *_note_length(arm, client.api, trial),
+    ]
+    return ProbeResult(
+        arm=await _describe_arm(client, models, page, trials, trial),
+        models=models.list_names(arm.model) | {arm.model, answer_name},
+        trial=trial,
+        refusals=trials.refusals,
+        listed_models=tuple(models.cards),
+        notes=tuple(notes),
+    )
 
+
+async def _describe_arm(
+    client: CompletionClient,
+    models: ModelList,
+    page: ServerReply,
+    trials: FieldTrials,
+    trial: RequestTrial,
+) -> ManifestArm:
+    """Return the arm with its server's facts."""
+    arm = client.arm
     owner = models.cards.get(arm.model, {}).get("owned_by")
     owned_by = owner[:DETAIL_CHARACTERS] if isinstance(owner, str) and owner else None
     headers = (reply.headers.get(SIMULATED_HEADER) for reply in (page, trial.reply))
-    probed_arm = msgspec.structs.replace(
+    return msgspec.structs.replace(
         arm,
         offers=trial.confirm_offers(),
         left_out=(*arm.left_out, *trials.refusals),
@@ -123,19 +143,6 @@ async def probe_server(
         owned_by=owned_by,
         simulated=is_announced(headers, owned_by),
         server_header=trial.reply.headers.get("Server", "")[:DETAIL_CHARACTERS] or None,
-    )
-    notes = [
-        *_note_model(arm, models, answer_name),
-        *_note_refusals(arm, trials),
-        *_note_length(arm, client.api, trial),
-    ]
-    return ProbeResult(
-        arm=probed_arm,
-        models=models.list_names(arm.model) | {arm.model, answer_name},
-        trial=trial,
-        refusals=trials.refusals,
-        listed_models=tuple(models.cards),
-        notes=tuple(notes),
     )
 
 
@@ -209,6 +216,21 @@ def _check_model(client: CompletionClient, models: ModelList, answer_name: str) 
     ):
         detail = f"the server answers as {answer_name}, not as {' or '.join(sorted(own_names))}"
         raise build_probe_fault(arm, client.api, "wrong_model", detail, tuple(models.cards))
+
+
+def _require_template(trials: FieldTrials) -> None:
+    """Refuse a run whose arguments of the chat template the server refuses: the user wants them.
+
+    Raises:
+        InputError: the server refuses them.
+    """
+    words = trials.refusals.get(TEMPLATE_FIELD)
+    if words is None:
+        return
+    has_thinking = trials.draft.thinking is not None
+    change = "drop --thinking" if has_thinking else "drop it from --extra-body"
+    problem = f"the server refuses {TEMPLATE_FIELD} ({words})"
+    raise InputError(problem, where=name_server(trials.client.arm), change=change)
 
 
 async def _read_version(client: CompletionClient) -> str | None:

@@ -14,6 +14,7 @@ from one_request import EVERYTHING, run
 from running import until
 
 from tandem.bench.load.client import CompletionClient
+from tandem.bench.load.field_trial import PROBE_TOKENS
 from tandem.bench.load.probe import ProbeResult, probe_server
 from tandem.bench.load.probe_fault import FAULTS
 from tandem.bench.records.manifest import ServerOffers
@@ -112,7 +113,10 @@ def test_a_server_that_wants_another_name_of_the_limit_is_sent_that():
     result, bodies = probe(server={"refused_fields": ("max_tokens",)})
 
     assert result.arm.left_out == ("max_tokens",)
-    assert (bodies[-1]["max_completion_tokens"], "max_tokens" in bodies[-1]) == (8, False)
+    assert (bodies[-1]["max_completion_tokens"], "max_tokens" in bodies[-1]) == (
+        PROBE_TOKENS,
+        False,
+    )
     (note,) = result.notes
     assert note == (
         "arm refuses max_tokens (status_400: unknown field max_tokens); the run sends"
@@ -181,22 +185,8 @@ def test_the_servers_version_and_models_are_read():
     assert result.models == {MODEL, "other-name", "/models/independent"}  # those of one root
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        [{"id": MODEL}, {"id": "other"}],
-        [MODEL, "other"],
-        {"models": [{"name": MODEL}]},
-        {"data": [{"id": "*"}]},
-        {"data": [{"id": "indep*"}]},
-        {"data": [{"id": "big", "aliases": [MODEL]}]},
-        {"data": [{"id": "Independent:latest"}]},
-        {"data": None},
-        {"message": "no list here"},
-        "none",
-    ],
-)
-def test_a_list_of_models_in_another_form_is_read(page):
+@pytest.mark.parametrize("page", [[MODEL, "other"], {"data": [{"id": "*"}]}, "none"])
+def test_a_list_of_models_in_another_form_is_no_fault(page):
     result, _ = probe(server={"models_page": page})
     assert (result.arm.offers, result.notes) == (EVERYTHING, ())
 
