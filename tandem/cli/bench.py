@@ -25,6 +25,7 @@ from tandem.cli.bench_flags import (
     KeyVariables,
     LeftOutFields,
     RecordFields,
+    RequestLimits,
     RunFlags,
     ServerUrl,
     restore_flags,
@@ -106,6 +107,7 @@ def probe(
     header: Headers = (),
     extra_body: ExtraBodies = (),
     leave_out: LeftOutFields = (),
+    timeouts: RequestLimits | None = None,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
     """Say what a server is, takes and offers, before a run.
@@ -120,6 +122,7 @@ def probe(
             environment
         extra_body: JSON object of further fields of each request, such as {"top_p": 0.9}
         leave_out: field of the request not to send, such as seed
+        timeouts: in seconds (default: connect:10,first-token:120,gap:60,whole:600)
     """
     from tandem.cli.bench_probe import probe_address  # noqa: PLC0415 - aiohttp
 
@@ -132,6 +135,7 @@ def probe(
         headers=header,
         extra_body=extra_body,
         leave_out=leave_out,
+        timeouts=timeouts or {},
         as_json=selection.as_json,
     )
 

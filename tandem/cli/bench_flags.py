@@ -217,6 +217,7 @@ LeftOutFields = Annotated[
 RecordFields = Annotated[
     frozenset[str], _declare(PARAMETERS, "token-ids,logprobs", parse_record_fields)
 ]
+RequestLimits = Annotated[dict[str, float], _declare(PARAMETERS, "WHAT:S,...", parse_timeouts)]
 ServerUrl = Annotated[str, _declare(PARAMETERS, "URL", parse_url)]
 Words = Annotated[tuple[str, ...], Parameter(consume_multiple=1)]
 
@@ -344,9 +345,7 @@ class RunFlags:
     mixed: Annotated[bool, Parameter(group=SCHEDULE)] = False
     seed: Annotated[Whole, Parameter(group=SCHEDULE, validator=require_range(0, MAX_SEED))] = 0
     warm_up: Annotated[int | None, _declare(SCHEDULE, "N|auto", parse_warm_up)] = None
-    timeouts: Annotated[
-        dict[str, float] | None, _declare(SCHEDULE, "WHAT:S,...", parse_timeouts)
-    ] = None
+    timeouts: Annotated[RequestLimits | None, Parameter(group=SCHEDULE)] = None
     goodput: Annotated[
         dict[str, float] | None, _declare(SCHEDULE, "METRIC:LIMIT,...", parse_goodput_limits)
     ] = None

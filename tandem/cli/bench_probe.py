@@ -5,14 +5,14 @@ Invariant: each line says what the server did just now; notes go to standard err
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 import uvloop
 
 from tandem.bench.load.server_description import ServerDescription, describe_server
 from tandem.bench.plan.run_options import ApiName
-from tandem.bench.records.manifest import ManifestArm
+from tandem.bench.records.manifest import ManifestArm, Timeouts
 from tandem.cli.console import VerbatimText, print_json, print_line, print_rows
 from tandem.cli.server_flags import ServerWord, assign_words, merge_bodies, read_access
 from tandem.errors import ExitCode
@@ -34,6 +34,7 @@ def probe_address(
     headers: Collection[ServerWord],
     extra_body: Collection[ServerWord],
     leave_out: Collection[ServerWord],
+    timeouts: Mapping[str, float],
     as_json: bool,
 ) -> ExitCode:
     """Probe a server, and print what it is, takes and offers.
@@ -53,7 +54,10 @@ def probe_address(
         extra_body=merge_bodies(assign_words("--extra-body", extra_body, names)[ARM_NAME]),
         left_out=tuple(assign_words("--leave-out", leave_out, names)[ARM_NAME]),
     )
-    description = uvloop.run(describe_server(arm, api=api, access=access, extras=extras))
+    limits = Timeouts(**timeouts)
+    description = uvloop.run(
+        describe_server(arm, api=api, access=access, extras=extras, timeouts=limits)
+    )
     if as_json:
         print_json(msgspec.to_builtins(description))
         return ExitCode.DONE

@@ -110,6 +110,7 @@ class FieldTrials:
         client: of the server.
         draft: the request as the run would send it, without extras.
         extras: that the run records, of `ServerOffers`.
+        timeouts: of each request.
         models: that the server lists, for a fault.
 
     Attributes:
@@ -119,6 +120,7 @@ class FieldTrials:
     client: CompletionClient
     draft: CompletionRequest
     extras: Collection[str]
+    timeouts: Timeouts
     models: Sequence[str] = ()
     refusals: dict[str, str] = field(default_factory=dict)
 
@@ -245,7 +247,7 @@ class FieldTrials:
     async def _send(self, request: CompletionRequest) -> RequestTrial:
         """Return the answer to a request; wait where the server limits their rate."""
         for number in range(_MAX_ATTEMPTS):
-            reply = await self.client.send_request(request, Timeouts())
+            reply = await self.client.send_request(request, self.timeouts)
             trial = RequestTrial(request, reply, answer.parse_answer(reply, request))
             if trial.answer.error != "status_429" or number == _MAX_ATTEMPTS - 1:
                 break

@@ -14,7 +14,7 @@ import contextlib
 import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -32,11 +32,13 @@ from tandem.bench.load.probe_fault import build_probe_fault, name_server
 from tandem.bench.load.reply import ServerReply
 from tandem.bench.load.scheme import find_other_scheme
 from tandem.bench.plan.run_options import ApiName
-from tandem.bench.records.manifest import ManifestArm
+from tandem.bench.records.manifest import ManifestArm, Timeouts
 from tandem.bench.records.simulation import SIMULATED_HEADER, is_announced
 from tandem.errors import InputError
 
+DEFAULT_TIMEOUTS = Timeouts()
 QUESTION = "Count from one to twenty in words."  # more words than PROBE_TOKENS
+PLAIN_DRAFT = CompletionRequest("probe", prompt=QUESTION)
 # of the list of models: with another error the server may still answer requests
 _FATAL_WORDS = "connect|connect_timeout|certificate|endless|interrupted"
 _BAD_REQUEST = 400  # what many a server answers to a request of the other scheme
@@ -73,18 +75,18 @@ class ProbeResult:
 
 async def probe_server(
     client: CompletionClient,
+    draft: CompletionRequest = PLAIN_DRAFT,
     *,
-    thinking: bool | None = None,
-    temperature: float = 0.0,
-    seed: int | None = None,
     extras: Collection[str] = (),
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
 ) -> ProbeResult:
     """Request a server's models, its version and tiny answers, the last one with every field.
 
     Args:
         client: an open client of the arm; the arm has no facts of its server yet.
-        thinking, temperature, seed: values of the run.
+        draft: has the run's temperature, seed and thinking.
         extras: that the run records, of `ServerOffers`; no other is requested.
+        timeouts: of each request.
 
     Raises:
         InputError: the server has no such model, or refuses what the user asked for.
@@ -92,17 +94,15 @@ async def probe_server(
     """
     models, page = await _read_models(client)
     client.arm = arm = _choose_model(client.arm, models)
-    draft = CompletionRequest(
-        f"probe-{uuid.uuid4().hex}",
+    draft = replace(
+        draft,
+        request_id=f"probe-{uuid.uuid4().hex}",
         prompt=QUESTION,
         max_tokens=PROBE_TOKENS,
-        temperature=temperature,
-        thinking=thinking,
-        seed=seed,
         extra_body=arm.extra_body,
         left_out=arm.left_out,
     )
-    trials = FieldTrials(client, draft, extras, tuple(models.cards))
+    trials = FieldTrials(client, draft, extras, timeouts, tuple(models.cards))
     least_trial = await trials.find_least()
     answer_name = least_trial.answer.model or arm.model
     _check_model(client, models, answer_name)

@@ -108,6 +108,12 @@ FAULTS = (
         "wait until its /health answers 200, then run again",
     ),
     FaultAdvice(
+        ".*_timeout",
+        ExternalError,
+        "a plain request of a few tokens took too long",
+        "check the server's log, or allow more with --timeouts",
+    ),
+    FaultAdvice(
         ".*",
         ExternalError,
         "a plain request of a few tokens failed",

@@ -30,7 +30,7 @@ from tandem.bench.load.counter_log import CounterLog
 from tandem.bench.load.file_limit import raise_file_limit
 from tandem.bench.load.interrupt import StopSignal, catch_signals
 from tandem.bench.load.loops import ArmSession, RequestLoops
-from tandem.bench.load.probe import ProbeResult, probe_server
+from tandem.bench.load.probe import PLAIN_DRAFT, ProbeResult, probe_server
 from tandem.bench.load.progress import RunProgress
 from tandem.bench.load.proxy import describe_proxy
 from tandem.bench.load.recorder import open_recorder
@@ -46,7 +46,13 @@ from tandem.bench.plan.server_access import NO_ACCESS
 from tandem.bench.plan.settings import RunSettings
 from tandem.bench.records import json_file, manifest
 from tandem.bench.records.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
-from tandem.bench.records.manifest import EndReason, ManifestArm, RunManifest, WarmUpEntry
+from tandem.bench.records.manifest import (
+    EndReason,
+    ManifestArm,
+    RunManifest,
+    Timeouts,
+    WarmUpEntry,
+)
 from tandem.bench.records.simulation import combine_simulated
 from tandem.errors import ExternalError, InputError, TandemError
 
@@ -181,14 +187,15 @@ class MeasurementRun:
         return [result for result in results if isinstance(result, ProbeResult)]
 
     async def _probe_server(self, client: CompletionClient) -> ProbeResult:
-        draft = self.settings.manifest
-        return await probe_server(
-            client,
-            thinking=draft.thinking,
-            temperature=draft.temperature,
-            seed=draft.seed,
-            extras=self.settings.extras,
+        run_manifest = self.settings.manifest
+        draft = dataclasses.replace(
+            PLAIN_DRAFT,
+            temperature=run_manifest.temperature,
+            thinking=run_manifest.thinking,
+            seed=run_manifest.seed,
         )
+        timeouts = run_manifest.time_outs or Timeouts()
+        return await probe_server(client, draft, extras=self.settings.extras, timeouts=timeouts)
 
     def _create_arm(self, client: CompletionClient, probe_result: ProbeResult) -> ArmSession:
         arm = probe_result.arm

@@ -6,6 +6,7 @@ Invariant: every value was in an answer of the server just now; what was not ask
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import msgspec
 
@@ -13,13 +14,13 @@ from tandem.bench.load.client import CompletionClient
 from tandem.bench.load.completion_request import LIMIT_FIELDS
 from tandem.bench.load.field_trial import FIELD_GROUPS, OFFERS_BY_FIELD, RequestTrial
 from tandem.bench.load.metrics_scraper import read_counters
-from tandem.bench.load.probe import ProbeResult, probe_server
+from tandem.bench.load.probe import DEFAULT_TIMEOUTS, PLAIN_DRAFT, ProbeResult, probe_server
 from tandem.bench.plan.run_options import ApiName
 from tandem.bench.plan.server_access import NO_ACCESS, ServerAccess
 from tandem.bench.records.counter_names import SAMPLES
-from tandem.bench.records.manifest import ManifestArm
+from tandem.bench.records.manifest import ManifestArm, Timeouts
 
-SEED = 0  # as a run without --seed sends it
+SEEDED_DRAFT = replace(PLAIN_DRAFT, seed=0)  # as a run without --seed sends it
 
 
 class StreamedAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +91,7 @@ async def describe_server(
     api: ApiName = "chat",
     access: ServerAccess = NO_ACCESS,
     extras: Collection[str] = (),
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
 ) -> ServerDescription:
     """Probe a server as a run would, and read its counters.
 
@@ -98,13 +100,14 @@ async def describe_server(
         api: of the requests.
         access: its key and headers.
         extras: to ask for, of `ServerOffers`: some engines die of log-probabilities.
+        timeouts: of each request.
 
     Raises:
         InputError: the server has no such model, or refuses what the user asked for.
         ExternalError: nothing answers, the answer is not from such a server, or it dies of a field.
     """
     async with CompletionClient(arm, limit=1, api=api, access=access) as client:
-        result = await probe_server(client, seed=SEED, extras=extras)
+        result = await probe_server(client, SEEDED_DRAFT, extras=extras, timeouts=timeouts)
         counters, reason = await read_counters(client, result.models)
     return _build_description(result, api, extras, counters, reason)
 

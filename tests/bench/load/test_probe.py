@@ -15,9 +15,9 @@ from running import until
 
 from tandem.bench.load.client import CompletionClient
 from tandem.bench.load.field_trial import PROBE_TOKENS
-from tandem.bench.load.probe import ProbeResult, probe_server
+from tandem.bench.load.probe import PLAIN_DRAFT, ProbeResult, probe_server
 from tandem.bench.load.probe_fault import FAULTS
-from tandem.bench.records.manifest import ServerOffers
+from tandem.bench.records.manifest import ServerOffers, Timeouts
 from tandem.cli.bench_flags import RunFlags
 from tandem.errors import ExternalError, InputError, SilentServerError
 
@@ -32,12 +32,18 @@ WANTED = ("token_ids", "logprobs")
 
 
 def probe(
-    *, asked: dict | None = None, fault: str | None = None, server: dict | None = None, **fields
+    *,
+    draft: dict | None = None,
+    options: dict | None = None,
+    fault: str | None = None,
+    server: dict | None = None,
+    **fields,
 ) -> tuple[ProbeResult, list[dict]]:
     """Probe an independent server.
 
     Args:
-        asked: of the probe, beside every extra.
+        draft: fields of the run's requests.
+        options: of the probe, beside every extra.
         fault: of the server's answers.
         server: attributes of the server.
         fields: of its address.
@@ -49,7 +55,8 @@ def probe(
     async def ask(client: CompletionClient, served: Server) -> tuple[ProbeResult, list[dict]]:
         for name, value in (server or {}).items():
             setattr(served, name, value)
-        result = await probe_server(client, **({"extras": WANTED} | (asked or {})))
+        request = dataclasses.replace(PLAIN_DRAFT, **(draft or {}))
+        result = await probe_server(client, request, **({"extras": WANTED} | (options or {})))
         return result, [truth["body"] for truth in served.posted]
 
     return run(ask, Schedule(fault=fault, ttft_ms=1, step_ms=1, tokens=40), **fields)
@@ -77,7 +84,7 @@ def probe(
 def test_a_field_that_is_refused_is_left_out_and_said(refused_fields, offers, status):
     server = {"refused_fields": refused_fields, "refusal_status": status}
 
-    result, _ = probe(server=server, asked={"seed": 7})
+    result, _ = probe(server=server, draft={"seed": 7})
 
     assert (result.arm.offers, result.arm.left_out) == (offers, refused_fields)
     said = [note for note in result.notes if f"status_{status}: unknown field" in note]
@@ -86,7 +93,7 @@ def test_a_field_that_is_refused_is_left_out_and_said(refused_fields, offers, st
 
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_a_server_that_takes_everything_is_asked_the_least_first(api):
-    result, bodies = probe(api=api, asked={"seed": 7})
+    result, bodies = probe(api=api, draft={"seed": 7})
 
     assert result.arm.offers == EVERYTHING
     added = [sorted(body.keys() - before.keys()) for before, body in pairwise(bodies)]
@@ -105,7 +112,7 @@ def test_usage_that_is_taken_and_not_given_is_no_offer():
 
 
 def test_what_is_not_recorded_is_not_asked_for():
-    _, bodies = probe(asked={"extras": ()})
+    _, bodies = probe(options={"extras": ()})
     assert not any({"logprobs", "return_token_ids"} & body.keys() for body in bodies)
 
 
@@ -212,7 +219,7 @@ def test_a_server_without_a_page_of_models_is_probed(status):
 
 def test_a_wish_of_the_user_is_not_left_out():
     with pytest.raises(InputError, match=r"refuses chat_template_kwargs .*; drop --thinking"):
-        probe(asked={"thinking": False}, server={"refused_fields": ("chat_template_kwargs",)})
+        probe(draft={"thinking": False}, server={"refused_fields": ("chat_template_kwargs",)})
 
 
 @pytest.mark.parametrize(
@@ -251,6 +258,11 @@ def test_a_wish_of_the_user_is_not_left_out():
             "not an OpenAI-compatible .*server .*an event has no choices",
         ),
         ({"fault": "not_http"}, ExternalError, "does not speak HTTP"),
+        (
+            {"fault": "silent", "options": {"timeouts": Timeouts(first_token_s=0.1)}},
+            ExternalError,
+            "took too long .*first_token_timeout.*; .* allow more with --timeouts",
+        ),
         (
             {"fault": "drop"},
             ExternalError,
