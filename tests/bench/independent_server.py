@@ -29,7 +29,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Self, TextIO
 
 MODEL = "independent"
@@ -263,10 +263,12 @@ class Server:
         self.refused_fields: tuple[str, ...] = ()
         self.refusal_status = 400
         self.ignored_fields: tuple[str, ...] = ()
+        self.least_tokens = 0  # a smaller max_tokens is refused
         self.lethal_field: str | None = None  # its engine dies of a request that has it
         self.is_dead = False
         self.models: list[dict[str, str]] = [{"id": MODEL, "root": "/models/independent"}]
         self.models_page: Any = None  # in place of OpenAI's list of the models
+        self.api_root = "/v1"
         self.health: int = 200
         self.name: str | None = None  # value of Server on every answer
         self._server: asyncio.Server | None = None
@@ -347,11 +349,8 @@ class Server:
             for name in self.ignored_fields:
                 request.body.pop(name, None)
             fields = request.body.keys() | (request.body.get("stream_options") or {}).keys()
-            if unknown := [name for name in self.refused_fields if name in fields]:
-                await self._refuse(connection, f"unknown field {unknown[0]}", self.refusal_status)
-                return True
-            if self.is_dead:
-                await self._refuse(connection, "EngineCore encountered an issue", 500)
+            if refusal := self._find_refusal(request, fields):
+                await self._refuse(connection, *refusal)
                 return True
             if self.lethal_field in fields:
                 self.is_dead = True
@@ -367,6 +366,17 @@ class Server:
                 self.log.write(json.dumps(fields_) + "\n")
                 self.log.flush()
 
+    def _find_refusal(self, request: Request, fields: Collection[str]) -> tuple[str, int] | None:
+        """The message and the status of a refusal."""
+        if not request.path.startswith(f"{self.api_root}/"):
+            return "Not Found", 404
+        for name in self.refused_fields:
+            if name in fields:
+                return f"unknown field {name}", self.refusal_status
+        if request.body.get("max_tokens", self.least_tokens) < self.least_tokens:
+            return f"max_tokens < {self.least_tokens}", 400
+        return ("EngineCore encountered an issue", 500) if self.is_dead else None
+
     async def _refuse(self, connection: Connection, message: str, status: int) -> None:
         error = {"message": message, "type": "BadRequestError", "code": status}
         body = json.dumps({"error": error}).encode()
@@ -374,7 +384,7 @@ class Server:
 
     async def _answer_get(self, connection: Connection, request: Request) -> None:
         pages = {
-            "/v1/models": self.models_page or {"object": "list", "data": self.models},
+            f"{self.api_root}/models": self.models_page or {"object": "list", "data": self.models},
             "/version": {"version": "0.0.1"},
             "/health": {},
         }

@@ -141,17 +141,29 @@ class FieldTrials:
         raise self._build_fault(trial)
 
     async def _find_limit(self, request: CompletionRequest) -> RequestTrial:
-        """Return the answer to a request with a limit that the server takes, else with its own."""
+        """Return the answer to a request with a limit that the server keeps to.
+
+        Without one, return the first answer, else the refusal.
+        """
         trial = await self._send(request)
         error = trial.answer.error
         if error not in {None, *_LIMIT_REFUSALS} or (error is None and not trial.ignores_limit):
             return trial
+        answered_trials = [trial] if error is None else []
         for other_request in self._list_limits(request, is_refused=error is not None):
+            # a server that ignores a name may seem to keep to a larger limit by it
+            if any(other_request.left_out == known.request.left_out for known in answered_trials):
+                continue
             other_trial = await self._send(other_request)
-            if other_trial.answer.error is None and (error or not other_trial.ignores_limit):
-                self._note_limit(trial, other_request)
-                return other_trial
-        return trial
+            if other_trial.answer.error is None:
+                answered_trials.append(other_trial)
+                if not other_trial.ignores_limit:
+                    break
+        best_trials = sorted(answered_trials, key=lambda known: known.ignores_limit)
+        if not best_trials:
+            return trial
+        self._note_limit(trial, best_trials[0].request)
+        return best_trials[0]
 
     async def _blame_extra_body(self, trial: RequestTrial) -> None:
         """Send the fields that the user adds one by one.

@@ -20,6 +20,7 @@ import msgspec
 
 from tandem.bench.load.client import CompletionClient
 from tandem.bench.load.completion_request import (
+    API_PATHS,
     LIMIT_FIELDS,
     MODELS_PATH,
     TEMPLATE_FIELD,
@@ -41,6 +42,7 @@ QUESTION = "Count from one to twenty in words."  # more words than PROBE_TOKENS
 PLAIN_DRAFT = CompletionRequest("probe", prompt=QUESTION)
 # of the list of models: with another error the server may still answer requests
 _FATAL_WORDS = "connect|connect_timeout|certificate|endless|interrupted"
+_NOT_FOUND = 404
 _BAD_REQUEST = 400  # what many a server answers to a request of the other scheme
 _EFFECTS = {
     "max_tokens": "the run sends max_completion_tokens in its place",
@@ -156,6 +158,8 @@ async def _read_models(client: CompletionClient) -> tuple[ModelList, ServerReply
     arm = client.arm
     reply = await client.get(MODELS_PATH)
     await _require_scheme(arm, reply)
+    if reply.status == _NOT_FOUND:
+        reply = await _look_beside(client) or reply
     try:
         models = parse_model_list(reply)
     except EventError as error:
@@ -163,6 +167,26 @@ async def _read_models(client: CompletionClient) -> tuple[ModelList, ServerReply
             raise build_probe_fault(arm, client.api, error.word, error.detail) from error
         return ModelList(), reply
     return models, reply
+
+
+async def _look_beside(client: CompletionClient) -> ServerReply | None:
+    """Return the list of models at the address itself, where the API is not below /v1.
+
+    Clients of OpenAI's API take such an address for the API's own, as https://HOST/api/v3. The
+    client's arm then has the whole URL. None if nothing is there.
+    """
+    arm = client.arm
+    api_url = arm.url.rstrip("/") + API_PATHS[client.api]
+    other_arm = msgspec.structs.replace(arm, url=api_url)
+    if other_arm.api_root == arm.api_root:
+        return None
+    client.arm = other_arm
+    reply = await client.get(MODELS_PATH)
+    with contextlib.suppress(EventError):
+        if parse_model_list(reply).cards:
+            return reply
+    client.arm = arm
+    return None
 
 
 def _choose_model(arm: ManifestArm, models: ModelList) -> ManifestArm:

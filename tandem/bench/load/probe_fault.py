@@ -22,7 +22,7 @@ class FaultAdvice:
     Args:
         words: pattern of the error's words.
         kind: of the fault.
-        problem, change: its two sentences; `path` and `model` are filled in.
+        problem, change: its two sentences; `url`, `path` and `model` are filled in.
         lists_models: whether the change ends with the models that the server lists.
     """
 
@@ -74,8 +74,8 @@ FAULTS = (
     FaultAdvice(
         "status_40[45]|status_501",
         InputError,
-        "the server has no {path} or no {model}",
-        "correct --api or --model, or give the whole URL that ends in {path}",
+        "{url} has no {path}, or the server has no {model}",
+        "correct --api or --model, or give the whole URL, as https://HOST/PATH{path}",
         lists_models=True,
     ),
     FaultAdvice(
@@ -135,7 +135,7 @@ def build_probe_fault(
         models: that the server lists.
     """
     advice = next(advice for advice in FAULTS if re.fullmatch(advice.words, word))
-    texts = {"path": API_PATHS[api], "model": arm.model}
+    texts = {"url": arm.api_root, "path": API_PATHS[api], "model": arm.model}
     reason = f"{word}: {detail}" if detail else word
     change = advice.change.format(**texts)
     if advice.lists_models and models:

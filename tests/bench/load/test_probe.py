@@ -10,11 +10,12 @@ from itertools import pairwise
 
 import pytest
 from independent_server import MODEL, Schedule, Server
+from measured import arm
 from one_request import EVERYTHING, run
 from running import until
 
 from tandem.bench.load.client import CompletionClient
-from tandem.bench.load.field_trial import PROBE_TOKENS
+from tandem.bench.load.field_trial import LARGER_TOKENS, PROBE_TOKENS
 from tandem.bench.load.probe import PLAIN_DRAFT, ProbeResult, probe_server
 from tandem.bench.load.probe_fault import FAULTS
 from tandem.bench.records.manifest import ServerOffers, Timeouts
@@ -136,6 +137,15 @@ def test_a_server_that_ignores_one_name_of_the_limit_is_sent_the_other():
     assert result.arm.left_out == ("max_tokens",)
 
 
+@pytest.mark.parametrize("ignored_fields", [(), ("max_completion_tokens",)])
+def test_a_server_that_refuses_a_small_limit_is_sent_a_larger(ignored_fields):
+    result, bodies = probe(server={"least_tokens": 16, "ignored_fields": ignored_fields})
+
+    is_other_name = not ignored_fields  # a small limit by another name comes first
+    assert result.arm.left_out == (("max_tokens",) if is_other_name else ())
+    assert bodies[-1].get("max_tokens") == (None if is_other_name else LARGER_TOKENS)
+
+
 def test_a_server_that_ignores_the_limit_is_called_that():
     result, _ = probe(server={"ignored_fields": ("max_tokens", "max_completion_tokens")})
 
@@ -217,6 +227,19 @@ def test_a_server_without_a_page_of_models_is_probed(status):
     assert (result.arm.offers, result.arm.server_version) == (EVERYTHING, None)
 
 
+def test_an_api_that_is_not_below_v1_is_looked_for():
+    async def ask(client: CompletionClient, served: Server) -> tuple[ProbeResult, list[str]]:
+        client.arm = arm("arm", url=f"http://127.0.0.1:{served.port}/api/v3", model=MODEL)
+        served.api_root = "/api/v3"
+        result = await probe_server(client)
+        return result, [truth["path"] for truth in served.posted]
+
+    result, paths = run(ask)
+
+    assert result.arm.url.endswith("/api/v3/chat/completions")
+    assert set(paths) == {"/api/v3/chat/completions"}
+
+
 def test_a_wish_of_the_user_is_not_left_out():
     with pytest.raises(InputError, match=r"refuses chat_template_kwargs .*; drop --thinking"):
         probe(draft={"thinking": False}, server={"refused_fields": ("chat_template_kwargs",)})
@@ -284,7 +307,10 @@ def test_a_wish_of_the_user_is_not_left_out():
                     401,
                     "requires an API key .*; export its key, and give --api-key-env VAR .*--header",
                 ),
-                (404, "has no /chat/completions or no independent .*; correct --api or --model"),
+                (
+                    404,
+                    "/v1 has no /chat/completions, or the server has no independent .*; correct --api or",
+                ),
                 (400, "refuses a plain streaming request .*unknown field stream"),
             )
         ),
