@@ -27,6 +27,7 @@ from tandem.bench.load.completion_request import (
     CompletionRequest,
 )
 from tandem.bench.load.loops import MAX_RETRY_AFTER_S
+from tandem.bench.load.model_list import ModelList
 from tandem.bench.load.probe_fault import build_probe_fault, name_server
 from tandem.bench.load.reply import ServerReply
 from tandem.bench.plan.server_access import IGNORE_EOS
@@ -121,7 +122,7 @@ class FieldTrials:
     draft: CompletionRequest
     extras: Collection[str]
     timeouts: Timeouts
-    models: Sequence[str] = ()
+    models: ModelList
     refusals: dict[str, str] = field(default_factory=dict)
 
     async def find_least(self) -> RequestTrial:

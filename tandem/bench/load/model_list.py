@@ -23,6 +23,7 @@ from tandem.bench.load.reply import ServerReply, read_page
 from tandem.bench.records.json_file import DECODE_ERRORS
 
 DATE_SUFFIX = re.compile(r"-\d[\d-]*\Z")  # a dated snapshot of a name, as OpenAI answers
+MOST_NAMES = 12  # of a gateway's hundreds, that a message names
 _LIST_KEYS = ("data", "models")
 _NAME_KEYS = ("id", "name", "model")
 _LATEST_TAG = ":latest"  # ollama's, where the user names no tag
@@ -37,6 +38,17 @@ class ModelList:
     """
 
     cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that a request can have, without wildcards."""
+        return tuple(name for name in self.cards if "*" not in name)
+
+    def format_names(self) -> str:
+        """Return the first names for a person."""
+        shown_names = ", ".join(self.names[:MOST_NAMES])
+        left_count = len(self.names) - MOST_NAMES
+        return f"{shown_names} and {left_count} more" if left_count > 0 else shown_names
 
     def has_model(self, model: str) -> bool:
         """Return whether the list names the model, as it is, as an alias or by a wildcard."""

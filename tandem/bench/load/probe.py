@@ -104,7 +104,7 @@ async def probe_server(
         extra_body=arm.extra_body,
         left_out=arm.left_out,
     )
-    trials = FieldTrials(client, draft, extras, timeouts, tuple(models.cards))
+    trials = FieldTrials(client, draft, extras, timeouts, models)
     least_trial = await trials.find_least()
     answer_name = least_trial.answer.model or arm.model
     _check_model(client, models, answer_name)
@@ -195,15 +195,15 @@ def _choose_model(arm: ManifestArm, models: ModelList) -> ManifestArm:
     Raises:
         InputError: the only one has another name, or none is named and there is not exactly one.
     """
-    names = ", ".join(models.cards)
+    names = models.format_names()
     change = f"name its model with --model{names and ': '}{names}"
-    count = len(models.cards)
+    count = len(models.names)
     if not arm.model and count == 1:
         return msgspec.structs.replace(arm, model=names)
     if not arm.model:
         problem = f"the server lists {count} models" if count else "the server lists no model"
         raise InputError(problem, where=name_server(arm), change=change)
-    if count == 1 and not models.has_model(arm.model):
+    if len(models.cards) == 1 and not models.has_model(arm.model):
         problem = f"the server has no model {arm.model}"
         raise InputError(problem, where=name_server(arm), change=change)
     return arm
@@ -239,7 +239,7 @@ def _check_model(client: CompletionClient, models: ModelList, answer_name: str) 
         is_same_model(answer_name, name) for name in own_names
     ):
         detail = f"the server answers as {answer_name}, not as {' or '.join(sorted(own_names))}"
-        raise build_probe_fault(arm, client.api, "wrong_model", detail, tuple(models.cards))
+        raise build_probe_fault(arm, client.api, "wrong_model", detail, models)
 
 
 def _require_template(trials: FieldTrials) -> None:

@@ -6,13 +6,15 @@ Invariant: each advice can be followed as it stands; a flag that it names exists
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tandem.bench.load.completion_request import API_PATHS
+from tandem.bench.load.model_list import ModelList
 from tandem.bench.plan.run_options import ApiName
 from tandem.bench.records.manifest import ManifestArm
 from tandem.errors import ExternalError, InputError, SilentServerError, TandemError
+
+NO_MODELS = ModelList()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ FAULTS = (
 
 
 def build_probe_fault(
-    arm: ManifestArm, api: ApiName, word: str, detail: str | None, models: Sequence[str] = ()
+    arm: ManifestArm, api: ApiName, word: str, detail: str | None, models: ModelList = NO_MODELS
 ) -> TandemError:
     """Return the fault of a server that cannot be measured, with its remedy.
 
@@ -138,8 +140,8 @@ def build_probe_fault(
     texts = {"url": arm.api_root, "path": API_PATHS[api], "model": arm.model}
     reason = f"{word}: {detail}" if detail else word
     change = advice.change.format(**texts)
-    if advice.lists_models and models:
-        change += f"; it has the models {', '.join(models)}"
+    if advice.lists_models and models.names:
+        change += f"; it has the models {models.format_names()}"
     return advice.kind(
         f"{advice.problem.format(**texts)} ({reason})", where=name_server(arm), change=change
     )

@@ -47,4 +47,10 @@ def test_a_page_that_reports_an_error_is_no_list():
 
 
 def test_a_wildcard_names_no_model():
-    assert parse({"data": [{"id": "*"}]}).list_names(MODEL) == frozenset()
+    models = parse({"data": [{"id": "*"}]})
+    assert (models.list_names(MODEL), models.names) == (frozenset(), ())
+
+
+def test_a_message_names_the_first_of_hundreds():
+    models = parse([f"model-{number}" for number in range(300)])
+    assert models.format_names().endswith(", model-11 and 288 more")

@@ -254,6 +254,11 @@ def test_a_wish_of_the_user_is_not_left_out():
             "the server has no model small; name its model with --model: independent",
         ),
         (
+            {"model": "", "server": {"models_page": ["*"]}},
+            InputError,
+            "the server lists no model; name its model with --model$",
+        ),
+        (
             {"fault": "wrong_model", "server": {"models": [*CARDS, {"id": "another"}]}},
             InputError,
             "another model than independent .*as another.*; name its model with --model; .* big, ind",
