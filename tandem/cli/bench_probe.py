@@ -88,8 +88,9 @@ def _list_rows(description: ServerDescription) -> Iterator[tuple[str, str]]:
 
 def _write_command(description: ServerDescription) -> str:
     """Return the command that measures this server beside another one."""
-    arms = ["--baseline", description.url, "--variant", "URL", "--model", description.model]
-    return quote_command("tandem", "bench", "run", *arms, "--out", "runs/first")
+    words = ["--baseline", description.url, "--variant", "URL", "--model", description.model]
+    words += [] if description.api == "chat" else ["--api", description.api]
+    return quote_command("tandem", "bench", "run", *words, "--out", "runs/first")
 
 
 def _describe_server(description: ServerDescription) -> str:

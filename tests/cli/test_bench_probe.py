@@ -65,7 +65,7 @@ def test_ten_lines_say_what_a_server_is_takes_and_offers(server, capsys):
     assert screen.err.startswith("note: server refuses seed (status_400: unknown field seed)")
 
 
-def test_json_has_the_same_and_what_was_not_asked_for_is_null(server, capsys):
+def test_json_has_null_for_what_was_not_asked_for(server, capsys):
     code = main(["bench", "probe", name_url(server), "--record", "token-ids", "--json"])
     document = json.loads(capsys.readouterr().out)
 
@@ -75,7 +75,7 @@ def test_json_has_the_same_and_what_was_not_asked_for_is_null(server, capsys):
     assert document["answer"]["output_events"] == 8
 
 
-def test_what_is_sent_of_its_own_is_sent_with_every_request(server, monkeypatch):
+def test_keys_and_headers_go_with_every_request(server, monkeypatch):
     monkeypatch.setenv("PROBE_KEY", "key-of-the-probe-1\n")
     flags = ["--api-key-env", "PROBE_KEY", "--header", "x-app:test", "--leave-out", "temperature"]
 

@@ -72,6 +72,13 @@ class RequestTrial:
         return len(f"{self.answer.text} {self.answer.reasoning or ''}".split())
 
     @property
+    def is_broken_off(self) -> bool:
+        """Whether the answer began and failed: a field is refused before there is any output."""
+        return self.answer.error is not None and any(
+            chunk.bears_tokens for chunk in self.answer.chunks
+        )
+
+    @property
     def ignores_limit(self) -> bool:
         """Whether the answer is longer than the request allowed."""
         return self.word_count > self.request.max_tokens
@@ -116,6 +123,7 @@ class FieldTrials:
 
     Attributes:
         refusals: what the server said to each field that it refuses.
+        broken_answer: what it said when it broke off an answer, whatever the fields.
     """
 
     client: CompletionClient
@@ -124,6 +132,7 @@ class FieldTrials:
     timeouts: Timeouts
     models: ModelList
     refusals: dict[str, str] = field(default_factory=dict)
+    broken_answer: str | None = None
 
     async def find_least(self) -> RequestTrial:
         """Return the answer to the least request.
@@ -223,26 +232,32 @@ class FieldTrials:
         """
         fuller_trial = await self._send(_add_to_request(trial.request, names))
         error = fuller_trial.answer.error
-        if error is None:
+        is_taken = error is None
+        if error is not None and (not error.startswith("status_4") or error in _NO_REFUSALS):
+            is_taken = not await self._has_life(trial, fuller_trial, names)
+        if is_taken:
             for name in names:
                 self.refusals.pop(name, None)
             return fuller_trial
-        if not error.startswith("status_4") or error in _NO_REFUSALS:
-            await self._require_life(trial, fuller_trial, names)
         self.refusals |= dict.fromkeys(names, fuller_trial.describe_error())
         return None
 
-    async def _require_life(
+    async def _has_life(
         self, trial: RequestTrial, failed_trial: RequestTrial, names: Sequence[str]
-    ) -> None:
-        """Send again what was answered before the last fields came.
+    ) -> bool:
+        """Send again what was answered before the last fields came; return whether it is answered.
+
+        It is not if the server breaks off both: then the fields are not to blame.
 
         Raises:
             ExternalError: it is not answered any more.
         """
         next_trial = await self._send(trial.request)
         if next_trial.answer.error is None:
-            return
+            return True
+        if next_trial.is_broken_off and failed_trial.is_broken_off:
+            self.broken_answer = failed_trial.describe_error()
+            return False
         if next_trial.answer.error in {"interrupted", "status_429"}:
             raise self._build_fault(next_trial)
         fields = " and ".join(names)

@@ -278,10 +278,12 @@ def _note_model(arm: ManifestArm, models: ModelList, answer_name: str) -> Iterat
 
 
 def _note_refusals(arm: ManifestArm, trials: FieldTrials) -> Iterator[str]:
-    """Yield each field that the server refuses, and what follows."""
+    """Yield each field that the server refuses and what follows, and an answer broken off."""
     for name, words in trials.refusals.items():
         effect = _EFFECTS.get(name, "the run leaves it out")
         yield f"{arm.name} refuses {name} ({words}); {effect}"
+    if trials.broken_answer is not None:
+        yield f"{arm.name} broke off answers of the probe ({trials.broken_answer})"
 
 
 def _note_length(arm: ManifestArm, api: ApiName, trial: RequestTrial) -> Iterator[str]:

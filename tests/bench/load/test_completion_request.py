@@ -38,7 +38,7 @@ def test_an_address_may_have_a_path_and_end_in_v1(url, root):
         ("https://host/team/v1", "https://host/team", "https://host/team/v1"),
     ],
 )
-def test_the_whole_url_of_an_endpoint_says_where_the_api_is(url, root, api_root):
+def test_the_whole_url_says_where_the_api_is(url, root, api_root):
     entry = arm("arm", url=url)
     assert (entry.root, entry.api_root) == (root, api_root)
 

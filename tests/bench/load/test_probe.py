@@ -117,7 +117,7 @@ def test_what_is_not_recorded_is_not_asked_for():
     assert not any({"logprobs", "return_token_ids"} & body.keys() for body in bodies)
 
 
-def test_a_server_that_wants_another_name_of_the_limit_is_sent_that():
+def test_a_limit_that_is_refused_is_sent_by_another_name():
     result, bodies = probe(server={"refused_fields": ("max_tokens",)})
 
     assert result.arm.left_out == ("max_tokens",)
@@ -132,13 +132,13 @@ def test_a_server_that_wants_another_name_of_the_limit_is_sent_that():
     )
 
 
-def test_a_server_that_ignores_one_name_of_the_limit_is_sent_the_other():
+def test_a_limit_that_is_ignored_is_sent_by_another_name():
     result, _ = probe(server={"ignored_fields": ("max_tokens",)})
     assert result.arm.left_out == ("max_tokens",)
 
 
 @pytest.mark.parametrize("ignored_fields", [(), ("max_completion_tokens",)])
-def test_a_server_that_refuses_a_small_limit_is_sent_a_larger(ignored_fields):
+def test_a_small_limit_that_is_refused_is_sent_larger(ignored_fields):
     result, bodies = probe(server={"least_tokens": 16, "ignored_fields": ignored_fields})
 
     is_other_name = not ignored_fields  # a small limit by another name comes first
@@ -165,12 +165,27 @@ def test_a_server_that_ignores_the_limit_is_called_that():
         ("stream_options", "add --leave-out stream_options continuous_usage_stats"),
     ],
 )
-def test_a_server_that_dies_is_named_with_what_it_was_asked_last(lethal_field, advice):
+def test_a_server_that_dies_is_named_with_the_last_fields(lethal_field, advice):
     with pytest.raises(
         ExternalError,
         match=rf"died of a request with {lethal_field}.*EngineCore.*; restart .* {advice}",
     ):
         probe(server={"lethal_field": lethal_field})
+
+
+def test_no_field_is_blamed_for_answers_broken_off_anyway():
+    async def ask(client: CompletionClient, served: Server) -> ProbeResult:
+        async def break_off() -> None:
+            await until(lambda: bool(served.posted and served.posted[0]["bursts"]))
+            served.default = dataclasses.replace(served.default, fault="error")
+
+        _, result = await asyncio.gather(break_off(), probe_server(client))
+        return result
+
+    result = run(ask, Schedule(ttft_ms=1, step_ms=1))
+
+    assert result.arm.left_out == ()
+    assert result.notes == ("arm broke off answers of the probe (api_error: engine died)",)
 
 
 @pytest.mark.parametrize(("count", "is_asked"), [(8, True), (8.0, True), (9, False)])
@@ -216,7 +231,7 @@ def test_an_alias_may_be_answered_by_the_backends_name(models):
     assert result.notes == ("arm answers as another where independent is requested",)
 
 
-def test_a_model_that_a_gateway_does_not_list_is_asked_for():
+def test_a_model_that_is_not_listed_is_asked_for():
     result, _ = probe(model="hidden", server={"models": CARDS})
     assert result.notes == ("arm does not list hidden, and answers as hidden",)
 
@@ -337,7 +352,7 @@ def test_an_unmeasurable_server_is_named_with_what_to_do(fields, kind, sentence)
         ),
     ],
 )
-def test_a_field_that_the_user_adds_is_named_where_it_is_refused(extra_body, change):
+def test_a_field_of_the_user_that_is_refused_is_named(extra_body, change):
     refused = {"refused_fields": ("min_p", "ignore_eos", "chat_template_kwargs")}
     with pytest.raises(InputError, match=change):
         probe(extra_body=extra_body, server=refused)

@@ -230,7 +230,7 @@ def test_options_reach_every_arm_and_the_key_no_file(tmp_path):
     )
 
 
-def test_what_one_server_refuses_is_left_out_for_it_and_recorded(tmp_path):
+def test_what_one_server_refuses_is_left_out_and_recorded(tmp_path):
     async def refuse(servers, _run):
         servers[1].refused_fields = ("seed", "max_tokens")
 

@@ -10,7 +10,7 @@ from running import QUICK, serving
 from tandem.bench.load.server_description import ServerDescription, describe_server
 
 
-def test_a_description_has_the_counters_and_the_only_model_of_a_server():
+def test_a_description_has_counters_and_the_only_model():
     async def describe() -> ServerDescription:
         async with serving([QUICK], ()) as (server,):
             url = f"http://127.0.0.1:{server.port}"

@@ -272,7 +272,7 @@ def test_a_page_of_two_models_gives_those_of_the_arm():
     assert parse_page(page, {"alias"}) == parse_page(page)
 
 
-def test_the_state_of_a_page_that_two_arms_share_is_kept_alone():
+def test_a_page_that_two_arms_share_keeps_its_states():
     shared = scrape("after", {"drafts": 5.0, "began_s": 7.0}).drop_counters("two arms share it")
 
     changes, (note,) = pair_scrapes(iter([scrape("before", {"drafts": 1.0}), shared]))
