@@ -13,17 +13,17 @@ from tandem.bench.plan.server_access import ServerAccess, read_origin
 from tandem.bench.records.manifest import ManifestArm
 
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})  # noqa: S104 - compared, not bound
-_SAMPLING_FIELDS = ("temperature", "seed")
 
 
 def list_arm_notes(
-    arms: Sequence[ManifestArm], access: Mapping[str, ServerAccess]
+    arms: Sequence[ManifestArm], access: Mapping[str, ServerAccess], temperature: float
 ) -> Iterator[str]:
     """Yield a sentence for each pair that is one server, and each field that only some are sent.
 
     Args:
         arms: after the probe, which leaves out what a server refuses.
         access: keys and headers of the arms that have some; a header may lead to another server.
+        temperature: of the run; at 0 no seed has an effect.
     """
     for arm, other_arm in combinations(arms, 2):
         is_same_request = (
@@ -36,7 +36,7 @@ def list_arm_notes(
                 f"{arm.name} and {other_arm.name} are one address with one model: you compare a"
                 " server with itself"
             )
-    for field_name in _SAMPLING_FIELDS:
+    for field_name in ("temperature", "seed") if temperature else ("temperature",):
         names = [arm.name for arm in arms if field_name in arm.left_out]
         if 0 < len(names) < len(arms):
             yield (

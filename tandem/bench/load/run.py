@@ -139,7 +139,8 @@ class MeasurementRun:
                 return RunOutcome(reason="interrupted")
             arms = list(map(self._create_arm, clients, probe_results))
             probed_arms = [result.arm for result in probe_results]
-            for note in list_arm_notes(probed_arms, settings.access):
+            temperature = settings.manifest.temperature
+            for note in list_arm_notes(probed_arms, settings.access, temperature):
                 self._note(note)
             fitter = PromptFitter(settings, self.stop, self.progress.notify, self._note)
             self.settings = await fitter.fit_settings(arms, self.folder if self.resume else None)

@@ -24,7 +24,7 @@ WARNING = "base and spec are one address with one model: you compare a server wi
 )
 def test_two_arms_that_are_one_server_are_named(url, model, notes):
     arms = [arm("base", url="http://LOCALHOST", model="m"), arm("spec", url=url, model=model)]
-    assert list(list_arm_notes(arms, {})) == notes
+    assert list(list_arm_notes(arms, {}, 0.0)) == notes
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,16 @@ def test_two_arms_that_are_one_server_are_named(url, model, notes):
 )
 def test_one_address_with_another_request_is_another_server(fields, access):
     arms = [arm("base", url="http://localhost"), arm("spec", url="http://localhost", **fields)]
-    assert list(list_arm_notes(arms, access)) == []
+    assert list(list_arm_notes(arms, access, 0.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("field_name", "temperature", "is_said"),
+    [("temperature", 0.0, True), ("seed", 0.7, True), ("seed", 0.0, False)],
+)
+def test_arms_that_sample_unlike_are_named(field_name, temperature, is_said):
+    arms = [arm("base", url="http://a", left_out=(field_name,)), arm("spec", url="http://b")]
+    notes = list(list_arm_notes(arms, {}, temperature))
+    assert [note.startswith(f"only base is not sent {field_name}") for note in notes] == (
+        [True] if is_said else []
+    )

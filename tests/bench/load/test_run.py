@@ -234,7 +234,7 @@ def test_what_one_server_refuses_is_left_out_and_recorded(tmp_path):
     async def refuse(servers, _run):
         servers[1].refused_fields = ("seed", "max_tokens")
 
-    ran = measure(tmp_path, meanwhile=refuse)
+    ran = measure(tmp_path, meanwhile=refuse, temperature=0.7)
 
     assert [arm["left_out"] for arm in ran.manifest["arms"]] == [[], ["max_tokens", "seed"]]
     bodies = [truth["body"] for truth in measured(ran.servers[1])]
