@@ -5,26 +5,26 @@ Invariant: a note stops no run; whoever measures one server twice may mean to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from urllib.parse import urlsplit
 
-from tandem.bench.plan.server_access import ServerAccess, read_origin
+from tandem.bench.plan.server_access import read_origin
+from tandem.bench.plan.settings import RunSettings
 from tandem.bench.records.manifest import ManifestArm
 
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})  # noqa: S104 - compared, not bound
 
 
-def list_arm_notes(
-    arms: Sequence[ManifestArm], access: Mapping[str, ServerAccess], temperature: float
-) -> Iterator[str]:
+def list_arm_notes(arms: Sequence[ManifestArm], settings: RunSettings) -> Iterator[str]:
     """Yield a sentence for each pair that is one server, and each field that only some are sent.
 
     Args:
         arms: after the probe, which leaves out what a server refuses.
-        access: keys and headers of the arms that have some; a header may lead to another server.
-        temperature: of the run; at 0 no seed has an effect.
+        settings: of the run: a header of an arm may lead to another server, and at temperature 0 no
+            seed has an effect.
     """
+    access = settings.access
     for arm, other_arm in combinations(arms, 2):
         is_same_request = (
             arm.model == other_arm.model
@@ -36,7 +36,8 @@ def list_arm_notes(
                 f"{arm.name} and {other_arm.name} are one address with one model: you compare a"
                 " server with itself"
             )
-    for field_name in ("temperature", "seed") if temperature else ("temperature",):
+    field_names = ("temperature", "seed") if settings.manifest.temperature else ("temperature",)
+    for field_name in field_names:
         names = [arm.name for arm in arms if field_name in arm.left_out]
         if 0 < len(names) < len(arms):
             yield (

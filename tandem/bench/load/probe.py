@@ -33,7 +33,7 @@ from tandem.bench.load.probe_fault import build_probe_fault, name_server
 from tandem.bench.load.reply import ServerReply
 from tandem.bench.load.scheme import find_other_scheme
 from tandem.bench.plan.run_options import ApiName
-from tandem.bench.records.manifest import ManifestArm, Timeouts
+from tandem.bench.records.manifest import ManifestArm, RunManifest, Timeouts
 from tandem.bench.records.simulation import SIMULATED_HEADER, is_announced
 from tandem.errors import InputError
 
@@ -75,6 +75,16 @@ class ProbeResult:
     notes: tuple[str, ...] = ()
 
 
+def build_draft(manifest: RunManifest) -> CompletionRequest:
+    """Return a request with a run's temperature, seed and thinking."""
+    return replace(
+        PLAIN_DRAFT,
+        temperature=manifest.temperature,
+        thinking=manifest.thinking,
+        seed=manifest.seed,
+    )
+
+
 async def probe_server(
     client: CompletionClient,
     draft: CompletionRequest = PLAIN_DRAFT,
@@ -85,7 +95,7 @@ async def probe_server(
     """Request a server's models, its version and tiny answers, the last one with every field.
 
     Args:
-        client: an open client of the arm; the arm has no facts of its server yet.
+        client: an open client of the arm, which then has the facts of its server.
         draft: has the run's temperature, seed and thinking.
         extras: that the run records, of `ServerOffers`; no other is requested.
         timeouts: of each request.
@@ -115,8 +125,9 @@ async def probe_server(
         *_note_refusals(arm, trials),
         *_note_length(arm, client.api, trial),
     ]
+    client.arm = await _describe_arm(client, models, page, trials, trial)
     return ProbeResult(
-        arm=await _describe_arm(client, models, page, trials, trial),
+        arm=client.arm,
         models=models.list_names(arm.model) | {arm.model, answer_name},
         trial=trial,
         refusals=trials.refusals,

@@ -30,7 +30,7 @@ from tandem.bench.load.counter_log import CounterLog
 from tandem.bench.load.file_limit import raise_file_limit
 from tandem.bench.load.interrupt import StopSignal, catch_signals
 from tandem.bench.load.loops import ArmSession, RequestLoops
-from tandem.bench.load.probe import PLAIN_DRAFT, ProbeResult, probe_server
+from tandem.bench.load.probe import DEFAULT_TIMEOUTS, ProbeResult, build_draft, probe_server
 from tandem.bench.load.progress import RunProgress
 from tandem.bench.load.proxy import describe_proxy
 from tandem.bench.load.recorder import open_recorder
@@ -46,13 +46,7 @@ from tandem.bench.plan.server_access import NO_ACCESS
 from tandem.bench.plan.settings import RunSettings
 from tandem.bench.records import json_file, manifest
 from tandem.bench.records.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
-from tandem.bench.records.manifest import (
-    EndReason,
-    ManifestArm,
-    RunManifest,
-    Timeouts,
-    WarmUpEntry,
-)
+from tandem.bench.records.manifest import EndReason, ManifestArm, RunManifest, WarmUpEntry
 from tandem.bench.records.simulation import combine_simulated
 from tandem.errors import ExternalError, InputError, TandemError
 
@@ -138,9 +132,7 @@ class MeasurementRun:
             if self.stop.is_requested:
                 return RunOutcome(reason="interrupted")
             arms = list(map(self._create_arm, clients, probe_results))
-            probed_arms = [result.arm for result in probe_results]
-            temperature = settings.manifest.temperature
-            for note in list_arm_notes(probed_arms, settings.access, temperature):
+            for note in list_arm_notes([result.arm for result in probe_results], settings):
                 self._note(note)
             fitter = PromptFitter(settings, self.stop, self.progress.notify, self._note)
             self.settings = await fitter.fit_settings(arms, self.folder if self.resume else None)
@@ -189,18 +181,12 @@ class MeasurementRun:
 
     async def _probe_server(self, client: CompletionClient) -> ProbeResult:
         run_manifest = self.settings.manifest
-        draft = dataclasses.replace(
-            PLAIN_DRAFT,
-            temperature=run_manifest.temperature,
-            thinking=run_manifest.thinking,
-            seed=run_manifest.seed,
-        )
-        timeouts = run_manifest.time_outs or Timeouts()
+        timeouts = run_manifest.time_outs or DEFAULT_TIMEOUTS
+        draft = build_draft(run_manifest)
         return await probe_server(client, draft, extras=self.settings.extras, timeouts=timeouts)
 
     def _create_arm(self, client: CompletionClient, probe_result: ProbeResult) -> ArmSession:
         arm = probe_result.arm
-        client.arm = arm
         proxy_notes = [] if client.proxy is None else [describe_proxy(arm.name, client.proxy)]
         for note in (*proxy_notes, *probe_result.notes):
             self._note(note)
