@@ -287,10 +287,11 @@ def _describe_attainment(facts: HeadlineFacts) -> Iterator[str]:
 
 
 def _describe_points(row: AttainmentVerdict) -> str:
-    """Return `12 points fewer (5 to 19)`, or why no difference is shown."""
-    if row.verdict in {"same", "no evidence"} or row.low is None or row.high is None:
-        word = "the same" if row.verdict == "same" else "no difference is shown"
-        return f"{word}, {row.why}"
+    """Return `12 points fewer (5 to 19)`, or why no difference is called."""
+    if row.verdict == "same":
+        return f"the same, {row.why}"
+    if row.verdict == "no evidence" or row.low is None or row.high is None:
+        return row.why
     ends = sorted(abs(100 * end) for end in (row.low, row.high))
     points = abs(100 * (row.difference or 0.0))
     return f"{points:.0f} points {row.verdict} ({ends[0]:.0f} to {ends[1]:.0f})"
