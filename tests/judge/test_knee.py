@@ -1,0 +1,65 @@
+"""The knee from counted turns: a known curve, a bound where there is no knee, a ratio by rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tandem.bench.plan.knee_search import KneeSearch, KneeTurn, KneeTurnCount
+from tandem.judge.knee import KneeFinding, find_knees
+
+SLOPE = 12.0
+
+
+def draw_finding(
+    knees: dict[str, float], change_count: Callable[[KneeTurnCount], KneeTurnCount] | None = None
+) -> KneeFinding:
+    """Search arms whose share of good requests is 95 % at a known rate."""
+    generator = np.random.default_rng(7)
+
+    def count_turn(turn: KneeTurn) -> KneeTurnCount:
+        logit = math.log(19) - SLOPE * math.log(turn.rate_per_s / knees[turn.arm])
+        good = int(generator.binomial(224, 1 / (1 + math.exp(-logit))))
+        count = KneeTurnCount(turn, 224, good, 1.0)
+        return change_count(count) if change_count else count
+
+    search = KneeSearch(arms=tuple(knees), share=0.95, first_rates={})
+    counts: list[KneeTurnCount] = []
+    while (turn := search.next_turn(counts)) is not None:
+        counts.append(count_turn(turn))
+    return find_knees(tuple(knees), counts, 0.95, {"ttft_ms": 500.0})
+
+
+def test_intervals_hold_known_knees_and_their_ratio() -> None:
+    finding = draw_finding({"a": 3.0, "b": 4.8})
+
+    assert [arm.word for arm in finding.arms] == ["found", "found"]
+    ranges = [finding.arms[0].rate_per_s, finding.arms[1].rate_per_s, finding.ratios[0].ratio]
+    for knee, truth in zip(ranges, (3.0, 4.8, 1.6), strict=True):
+        assert knee is not None
+        assert knee.low is not None
+        assert knee.high is not None
+        assert knee.low <= truth <= knee.high
+        assert knee.value == pytest.approx(truth, rel=0.1)
+
+
+def test_load_that_cannot_be_sent_is_no_knee() -> None:
+    finding = draw_finding(
+        {"a": 3.0, "b": 40.0},
+        lambda count: count._replace(is_late=count.turn.rate_per_s > 10),
+    )
+
+    assert finding.arms[1].word == "too fast to send"
+    assert finding.arms[1].rate_per_s is None
+    assert finding.arms[1].bound_per_s == pytest.approx(8.0, rel=0.25)
+    assert finding.ratios == ()
+
+
+def test_server_that_keeps_no_limit_has_no_knee() -> None:
+    finding = draw_finding({"a": 3.0}, lambda count: count._replace(good=0))
+
+    assert finding.arms[0].word == "not reached"
+    assert finding.arms[0].rate_per_s is None
