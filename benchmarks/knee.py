@@ -1,6 +1,6 @@
 """How often `--knee` is right, over simulators of known capacity in virtual time: docs/knee.md.
 
-python benchmarks/knee.py [--runs N] [--seed S] [--write]
+python benchmarks/knee.py [--runs N] [--seed S] [--world NAME] [--write]
 
 Each world has two servers; the second is the first with every time divided. The truth of a server
 is the highest rate at which 95 % of 100,000 requests keep the limit.
@@ -34,6 +34,7 @@ from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 TRUTH_REQUESTS = 100_000
 TRUTH_BRACKET = 1.005
+COARSE_BRACKET = 3
 LARGEST_ERROR = math.log(1.1)
 LEAST_WITHIN = 0.90
 LEAST_COVERED = 0.85
@@ -126,11 +127,15 @@ def run_turn(
     sent: list[EngineRequest] = []
     ended = set[int]()
 
+    end = next_count(0)
+
     def is_over() -> bool:
-        rest = sent[turn.warm_up :]
-        end = next_count(0)
-        while end <= len(rest) and all(request.number in ended for request in rest[:end]):
-            if count_requests(list(map(world.is_good, rest[:end]))) is not None:
+        nonlocal end
+        while len(sent) >= turn.warm_up + end:
+            rest = sent[turn.warm_up : turn.warm_up + end]
+            if not ended.issuperset(request.number for request in reversed(rest)):
+                return False
+            if count_requests(list(map(world.is_good, rest))) is not None:
                 return True
             end = next_count(end + 1)
         return False
@@ -169,11 +174,13 @@ def find_true_knee(world: KneeWorld, settings: SimulatorSettings) -> float:
     low, high = 0.05, 100.0
     while high / low > TRUTH_BRACKET:
         rate_per_s = math.sqrt(low * high)
-        requests = itertools.islice(draw_requests(settings, rate_per_s, "truth"), TRUTH_REQUESTS)
+        # a short run tells what is far from the knee
+        count = TRUTH_REQUESTS if high / low < COARSE_BRACKET else TRUTH_REQUESTS // 20
+        requests = itertools.islice(draw_requests(settings, rate_per_s, "truth"), count)
         good = 0
         for _, ended in run_engine(settings, requests, max_steps=4096):
             good += sum(map(world.is_good, ended))
-        if good >= GOODPUT_SHARE * TRUTH_REQUESTS:
+        if good >= GOODPUT_SHARE * count:
             low = rate_per_s
         else:
             high = rate_per_s
@@ -217,6 +224,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=200, help="of each world (default 200)")
     parser.add_argument("--seed", type=int, default=0, help="of the first run (default 0)")
+    parser.add_argument("--world", action="append", help="only worlds whose name begins so")
     parser.add_argument("--write", action="store_true", help="put the table into docs/knee.md")
     options = parser.parse_args()
     lines = [
@@ -232,7 +240,10 @@ def main() -> int:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     has_missed = False
+    prefixes = tuple(options.world or ("",))
     for world in WORLDS:
+        if not world.name.startswith(prefixes):
+            continue
         row, is_held = measure_world(world, range(options.seed, options.seed + options.runs))
         print(row, file=sys.stderr, flush=True)
         has_missed |= not is_held

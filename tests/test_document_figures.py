@@ -23,6 +23,7 @@ from rehearsal.cluster.timing import ClusterTiming
 from tandem.bench.load.event import DETAIL_CHARACTERS
 from tandem.bench.load.server_watch import STEADY_S
 from tandem.bench.load.synthesis import TOLERANCE
+from tandem.bench.plan import knee_search
 from tandem.bench.plan.restart_options import RESTART_LIMIT_S
 from tandem.bench.plan.run_size import DEFAULT_SIZE, DEFAULT_SUITES
 from tandem.bench.plan.schedule import FEWEST_ROUNDS
@@ -199,6 +200,13 @@ STATED: list[tuple[str, str, object]] = [
         "The reaper stops the fleet {} minutes before it",
         count_minutes(observe.BLOCK_MARGIN),
     ),
+    ("knee.md", "| `--goodput-share SHARE` | {} |", knee_search.GOODPUT_SHARE),
+    ("knee.md", "they are {} % apart", round(100 * knee_search.MAX_BRACKET - 100)),
+    ("knee.md", "at least {} and", knee_search.WARM_UP_LIMITS[0]),
+    ("knee.md", "at most {}. At least", knee_search.WARM_UP_LIMITS[1]),
+    ("knee.md", "At least {} counted", knee_search.LEAST_COUNTED),
+    ("knee.md", "goes on by {}", knee_search.COUNT_STEP),
+    ("knee.md", "up to {}. The load", knee_search.MOST_COUNTED),
     ("suites.md", "(by default {};", DEFAULT_SIZE.prompts_per_class),
     ("suites.md", "The default allows at most {} output tokens", DEFAULT_SIZE.max_tokens),
     ("suites.md", "| `max_tokens` | {} by default |", REAL.max_tokens),

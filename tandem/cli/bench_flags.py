@@ -26,6 +26,7 @@ from tandem.bench.plan.run_options import (
     NAME_RULE,
     RATE_LIMITS,
     RECORDED_FIELDS,
+    SHARE_LIMITS,
     TEMPERATURE_LIMITS,
     TIMEOUT_FIELDS,
     URL_PATTERN,
@@ -115,6 +116,18 @@ def parse_concurrencies(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(parse_whole(part, 1, MAX_CONCURRENCY) for part in text.split(",")))
 
 
+def parse_rates(text: str) -> tuple[float, ...]:
+    """Return rates of open loops, each once."""
+    low, high = RATE_LIMITS
+    rates = {}
+    for part in text.split(","):
+        is_number = re.fullmatch(r"\d+(\.\d+)?(e-?\d+)?", part)
+        if not is_number or not low <= float(part) <= high:
+            raise ValueError(f"{part!r}; allowed: requests a second, from {low:g} to {high:g}")
+        rates[float(part)] = part
+    return tuple(rates)
+
+
 def parse_warm_up(text: str) -> int | None:
     """Return a number of requests; None for auto."""
     return None if text == "auto" else parse_whole(text, 0, MAX_COUNT, "auto, or ")
@@ -201,7 +214,6 @@ LENGTH = Group("length", show=False, validator=EXCLUSIVE)
 OUTPUT = Group("Output", validator=require_single, sort_key=0)
 
 ArmUrl = tuple[str | None, str]
-RATE_RANGE = require_range(*RATE_LIMITS, "requests a second")
 CONTROL_ROUNDS_RANGE = require_range(0, MAX_CONTROL_ROUNDS)
 Count = Annotated[Whole, Parameter(validator=require_range(1, MAX_COUNT))]
 KeyVariables = Annotated[
@@ -267,11 +279,11 @@ class RunFlags:
         record: also record token ids or log-probabilities
         llmperf_source: checkout of llmperf, for the eighth case of the suite post
         concurrency: closed loop: requests at once (default: 4)
-        rate: open loop: requests started per second
+        rate: open loop: requests started per second, each value a separate load
         schedule: one arm at a time, A B B A (default), or all at once
         rounds: number of rounds (default: 4, or the number of starts if higher; fewer than 4
             give no verdict)
-        duration: repeat rounds for this long, such as 180m, 3h or 90s
+        duration: repeat rounds for this long, such as 180m, 3h or 90s, in place of --rounds
         control_rounds: rounds of the baseline against itself, for the noise floor (0 is off)
         starts: how often to start each server over all rounds; from 6 on the verdict covers
             differences between starts (default: 1)
@@ -282,6 +294,8 @@ class RunFlags:
         seed: seed of order, arrivals and sampling (default: 0)
         warm_up: warm-up requests for each arm, or auto: until it is stable (default: auto)
         timeouts: in seconds (default: connect:10,first-token:120,gap:60,whole:600)
+        knee: find the highest rate at which enough requests keep the limits of --goodput
+        goodput_share: share of the requests for --knee (default: 0.95)
         goodput: limits of a good request, such as ttft_ms:500,tpot_ms:30
         price: price of the hardware, for the cost of tokens
         recorded: the flags that were given, as the manifest keeps them
@@ -331,9 +345,9 @@ class RunFlags:
     concurrency: Annotated[
         tuple[int, ...] | None, _declare((SCHEDULE, LOAD), "N,...", parse_concurrencies)
     ] = None
-    rate: Annotated[
-        float | None, Parameter(group=(SCHEDULE, LOAD), metavar="R", validator=RATE_RANGE)
-    ] = None
+    rate: Annotated[tuple[float, ...] | None, _declare((SCHEDULE, LOAD), "R,...", parse_rates)] = (
+        None
+    )
     schedule: Annotated[ScheduleName | None, Parameter(group=SCHEDULE)] = None
     rounds: Annotated[Count | None, Parameter(group=(SCHEDULE, LENGTH))] = None
     duration: Annotated[float | None, _declare((SCHEDULE, LENGTH), "T", parse_duration)] = None
@@ -346,6 +360,11 @@ class RunFlags:
     seed: Annotated[Whole, Parameter(group=SCHEDULE, validator=require_range(0, MAX_SEED))] = 0
     warm_up: Annotated[int | None, _declare(SCHEDULE, "N|auto", parse_warm_up)] = None
     timeouts: Annotated[RequestLimits | None, Parameter(group=SCHEDULE)] = None
+    knee: Annotated[bool, Parameter(group=(SCHEDULE, LOAD, LENGTH))] = False
+    goodput_share: Annotated[
+        float | None,
+        Parameter(group=SCHEDULE, metavar="SHARE", validator=require_range(*SHARE_LIMITS)),
+    ] = None
     goodput: Annotated[
         dict[str, float] | None, _declare(SCHEDULE, "METRIC:LIMIT,...", parse_goodput_limits)
     ] = None
@@ -368,10 +387,12 @@ def restore_flags(_app: App, _commands: tuple[str, ...], arguments: ArgumentColl
     by_flag = {
         argument.name: argument for argument in arguments if argument.name not in COMMON_FLAGS
     }
+    # a search for the knee cannot go on with other limits
+    changeable_flags = CHANGEABLE_FLAGS - ({"--goodput"} if by_flag["--knee"].tokens else set())
     flags = {
         flag: _read_values(flag, argument.tokens)
         for flag, argument in by_flag.items()
-        if argument.tokens and flag not in CHANGEABLE_FLAGS
+        if argument.tokens and flag not in changeable_flags
     }
     if by_flag["--resume"].tokens and not by_flag["--out"].tokens:
         folder = Path(by_flag["--resume"].tokens[-1].value)
@@ -380,7 +401,9 @@ def restore_flags(_app: App, _commands: tuple[str, ...], arguments: ArgumentColl
             *(name for pair in EXCLUSIVE_FLAGS if set(pair) & set(flags) for name in pair),
         }
         old_flags = {
-            flag: old for flag, old in _read_old_flags(folder, flags).items() if flag not in rivals
+            flag: old
+            for flag, old in _read_old_flags(folder, flags).items()
+            if flag not in rivals and not by_flag[flag].tokens
         }
         _require_header_values(folder, old_flags.get("--header", ()))
         for flag, values in old_flags.items():

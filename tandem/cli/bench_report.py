@@ -50,7 +50,8 @@ def report_run(
     for fault in report.faults:
         print(f"warning: {fault}", file=sys.stderr)
     if as_json:
-        print_json(msgspec.to_builtins(report.verdict or report.summary), report.exit_code)
+        document = report.verdict or report.knee or report.summary
+        print_json(msgspec.to_builtins(document), report.exit_code)
     else:
         print(*report.format_lines(width=count_columns(), verbose=verbose), sep="\n")
         if report.verdict and not verbose:

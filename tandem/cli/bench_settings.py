@@ -59,6 +59,7 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
         SpecError: a declared file is refused.
     """
     run_arms = select_arms(selection, flags)
+    require_knee_flags(flags, run_arms.goodput)
     arms = assign_placements(run_arms.arms, flags.placement)
     facts = {**run_arms.fields, "flags": flags.recorded or {}}
     return complete_options(
@@ -76,7 +77,9 @@ def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
     suites = flags.suite
     if not suites and flags.synthetic is None:
         suites = tuple(SIZES[size].select_names(run_arms.suites))
-    concurrency = flags.concurrency or (run_arms.concurrency if flags.rate is None else ())
+    has_own_load = flags.rate is not None or flags.knee
+    concurrency = flags.concurrency or (() if has_own_load else run_arms.concurrency)
+    schedule = "interleaved" if flags.knee else run_arms.schedule
     if flags.ignore_eos and any(word.value == "max_tokens" for word in flags.leave_out):
         raise build_flag_error(
             "--leave-out max_tokens beside --ignore-eos", "one of them", "drop one of them"
@@ -106,7 +109,7 @@ def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
         llmperf_source=flags.llmperf_source,
         concurrency=concurrency or None,
         rate_per_s=flags.rate,
-        schedule=flags.schedule or run_arms.schedule,
+        schedule=flags.schedule or schedule,
         rounds=flags.rounds,
         duration_s=flags.duration,
         control_rounds=flags.control_rounds,
@@ -118,6 +121,8 @@ def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
         seed=flags.seed,
         warm_up=flags.warm_up,
         timeouts=flags.timeouts or {},
+        knee=flags.knee,
+        goodput_share=flags.goodput_share,
         goodput=flags.goodput or run_arms.goodput or {},
         placement=dict(flags.placement),
         price_usd_per_hour=flags.price,
@@ -128,6 +133,34 @@ def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
         ignore_eos=flags.ignore_eos,
         speculates=speculations,
     )
+
+
+def require_knee_flags(flags: RunFlags, goodput: Mapping[str, float] | None) -> None:
+    """Refuse flags that a search for the knee lacks, or cannot go with.
+
+    Args:
+        flags: of the run.
+        goodput: limits of the experiment, if any.
+
+    Raises:
+        InputError: a flag is missing, or contradicts --knee.
+    """
+    if not flags.knee:
+        if flags.goodput_share is not None:
+            raise build_flag_error("--goodput-share without --knee", "both", "add --knee")
+        return
+    if not flags.goodput and not goodput:
+        change = "add --goodput METRIC:LIMIT, such as ttft_ms:500"
+        raise build_flag_error("--knee without --goodput", "both", change)
+    rivals = {
+        "--publish": flags.publish is not None,
+        "--repeats": flags.repeats != 1,
+        "--starts": flags.starts != 1,
+        "--schedule simultaneous": flags.schedule == "simultaneous",
+    }
+    for flag, is_given in rivals.items():
+        if is_given:
+            raise build_flag_error(f"{flag} beside --knee", "one of them", f"drop {flag}")
 
 
 def parse_restarts(flags: RunFlags, names: Sequence[str]) -> dict[str, str]:

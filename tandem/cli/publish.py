@@ -62,6 +62,11 @@ def publish_folder(
             out of reach.
     """
     run_manifest = read_manifest(folder)
+    if run_manifest.goodput_share is not None:
+        change = "publish a run of declared loads; knee.json has this one's answer"
+        raise InputError(
+            "it searched a knee, which has no metric", where=str(folder), change=change
+        )
     target = find_target(selection, environment, run_manifest, experiment)
     require_server_kind(run_manifest, target[0], is_simulation=is_simulation)
     destination = _build_destination(target, run_manifest)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tandem.judge.compare.comparison import compare_tables
     from tandem.judge.compare.schema import ComparisonRow, RunComparison
+    from tandem.judge.knee import KneeFinding, judge_knee
     from tandem.judge.schema import CellVerdict, Headline, RatioEstimate, Verdict
     from tandem.judge.verdict import JudgeOptions, judge_run
 else:
@@ -33,10 +34,12 @@ __all__ = [
     "ComparisonRow",
     "Headline",
     "JudgeOptions",
+    "KneeFinding",
     "RatioEstimate",
     "RunComparison",
     "Verdict",
     "compare_tables",
+    "judge_knee",
     "judge_run",
 ]
 
@@ -45,10 +48,12 @@ _MODULES = {
     "ComparisonRow": "compare.schema",
     "Headline": "schema",
     "JudgeOptions": "verdict",
+    "KneeFinding": "knee",
     "RatioEstimate": "schema",
     "RunComparison": "compare.schema",
     "Verdict": "schema",
     "compare_tables": "compare.comparison",
+    "judge_knee": "knee",
     "judge_run": "verdict",
 }
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -22,14 +23,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
+from tandem.bench.figures.knee_turns import read_knee_history
+from tandem.bench.figures.request_table import RequestTable
 from tandem.bench.plan.knee_search import (
     PILOT_ROUND,
+    KneePilot,
     KneeTurnCount,
     list_pilot,
     read_pilot,
 )
+from tandem.bench.records import json_file
+from tandem.errors import InputError
 
+FILE = "knee.json"
 CONFIDENCE = 0.95
+FEWEST_TURNS = 3  # of a round; a round with fewer that were sent in time is left out
 FEWEST_ROUNDS = 3  # of an interval: two rounds leave Student's t one degree of freedom
 _SLOPE_LIMITS = (0.1, 300.0)  # of the logit, for each factor of e in the rate
 _PRIOR_MISSES = 0.02  # of each turn, so a turn without a miss has a logarithm
@@ -181,38 +189,51 @@ def find_knees(
     return KneeFinding(share=share, limits=limits, arms=tuple(knees), ratios=tuple(ratios))
 
 
+def judge_knee(table: RequestTable) -> KneeFinding:
+    """Return the knees of a run that searched them, from its records.
+
+    Args:
+        table: requests of the run.
+
+    Raises:
+        InputError: the run searched no knee, or a line is no record.
+    """
+    run = table.run
+    if run.goodput_share is None:
+        change = "measure with --knee, or with knee=True from Python"
+        raise InputError("the run searched no knee", where=str(table.folder), change=change)
+    history = read_knee_history(table.folder, run)
+    arms = [arm.name for arm in run.arms]
+    return find_knees(arms, history.counts, run.goodput_share, run.goodput or {})
+
+
+def save_knee(folder: Path, finding: KneeFinding) -> Path:
+    """Write knee.json whole.
+
+    Raises:
+        ExternalError: the folder cannot be written to.
+    """
+    path = folder / FILE
+    json_file.save_json(path, finding, label="the knee")
+    return path
+
+
 def find_arm_knee(counts: Sequence[KneeTurnCount], arm: str, share: float) -> ArmKnee:
     """Return the knee of one arm; arguments as for `find_knees`."""
     pilot = read_pilot(list_pilot(counts, arm), share, 1.0)
     rounds = _list_rounds(counts, arm)
     if pilot.rate_per_s is None or not rounds:
-        word: KneeWord = "too few rounds"
-        if pilot.next_rate_per_s is None and pilot.rate_per_s is None:
-            word = "not reached" if pilot.highest_good is None else "too fast to send"
-        bound = pilot.lowest_bad if word == "not reached" else pilot.highest_good
-        return ArmKnee(arm=arm, word=word, pilot_rate_per_s=pilot.rate_per_s, bound_per_s=bound)
+        return _explain_pilot(arm, pilot)
 
-    turns = list(itertools.chain.from_iterable(rounds))
+    turns = list(itertools.chain.from_iterable(rounds.values()))
     curve = _fit_turns(turns)
-    knee = _estimate_range(*_resample_rounds(rounds, share))
-    rates = [count.turn.rate_per_s for count in turns]
-    late_rates = [
-        count.turn.rate_per_s for count in counts if count.turn.arm == arm and count.is_late
-    ]
-    word = "found"
-    bound_per_s = None
-    if late_rates and knee.value >= min(late_rates):
-        word = "too fast to send"
-        bound_per_s = min(late_rates)
-    elif not min(rates) <= knee.value <= max(rates):
-        word = "below" if knee.value < min(rates) else "above"
-        bound_per_s = min(rates) if word == "below" else max(rates)
-    elif knee.low is None:
-        word = "too few rounds"
+    knee = _estimate_range(*_resample_rounds(list(rounds.values()), share))
+    rates = sorted({count.turn.rate_per_s for count in turns})
+    word, bound_per_s = _check_range(knee, rates, _find_late_rate(counts, arm))
     return ArmKnee(
         arm=arm,
         word=word,
-        rate_per_s=None if bound_per_s else knee,
+        rate_per_s=knee if bound_per_s is None else None,
         pilot_rate_per_s=pilot.rate_per_s,
         bound_per_s=bound_per_s,
         rounds=len(rounds),
@@ -221,26 +242,64 @@ def find_arm_knee(counts: Sequence[KneeTurnCount], arm: str, share: float) -> Ar
     )
 
 
+def _explain_pilot(arm: str, pilot: KneePilot) -> ArmKnee:
+    """Return an arm of which no round says anything."""
+    word: KneeWord = "too few rounds"
+    bound_per_s = pilot.highest_good
+    if pilot.next_rate_per_s is None and pilot.rate_per_s is None:
+        word = "not reached" if pilot.highest_good is None else "too fast to send"
+        bound_per_s = pilot.highest_good or pilot.lowest_bad
+    return ArmKnee(arm=arm, word=word, pilot_rate_per_s=pilot.rate_per_s, bound_per_s=bound_per_s)
+
+
+def _check_range(
+    knee: KneeRange, rates: Sequence[float], late_rate: float | None
+) -> tuple[KneeWord, float | None]:
+    """Return the word of a knee, and the bound in its place if it cannot be named.
+
+    Args:
+        knee: where the curve falls through the share.
+        rates: that were measured, rising.
+        late_rate: the lowest that the machine could not send; None if it could send all.
+    """
+    if late_rate is not None and knee.value >= late_rate:
+        return "too fast to send", max((rate for rate in rates if rate < late_rate), default=0.0)
+    if knee.value < rates[0]:
+        return "below", rates[0]
+    if knee.value > rates[-1]:
+        return "above", rates[-1]
+    return ("too few rounds" if knee.low is None else "found"), None
+
+
 def compare_knees(
     counts: Sequence[KneeTurnCount], arms: tuple[str, str], share: float
 ) -> KneeRange:
     """Return the knee of the second arm as a multiple of the first's, paired by round."""
-    rounds = [_list_rounds(counts, arm) for arm in arms]
-    pairs = min(map(len, rounds))
-    (first, first_values), (second, second_values) = (
-        _resample_rounds(arm_rounds[:pairs], share) for arm_rounds in rounds
-    )
+    first_rounds, second_rounds = (_list_rounds(counts, arm) for arm in arms)
+    both = sorted(first_rounds.keys() & second_rounds.keys())
+    first, first_values = _resample_rounds([first_rounds[number] for number in both], share)
+    second, second_values = _resample_rounds([second_rounds[number] for number in both], share)
     return _estimate_range(second - first, second_values - first_values)
 
 
-def _list_rounds(counts: Sequence[KneeTurnCount], arm: str) -> list[list[KneeTurnCount]]:
-    """Return the turns of each measured round that the machine could send."""
+def _find_late_rate(counts: Sequence[KneeTurnCount], arm: str) -> float | None:
+    """Return the lowest rate of which the machine could not send half of the turns, or more."""
+    lateness: dict[float, list[bool]] = {}
+    for count in counts:
+        if count.turn.arm == arm and count.turn.round != PILOT_ROUND:
+            lateness.setdefault(count.turn.rate_per_s, []).append(count.is_late)
+    return min(
+        (rate for rate, late in lateness.items() if 2 * sum(late) >= len(late)), default=None
+    )
+
+
+def _list_rounds(counts: Sequence[KneeTurnCount], arm: str) -> dict[int, list[KneeTurnCount]]:
+    """Return the turns of each measured round that the machine could send, by its number."""
     rounds: dict[int, list[KneeTurnCount]] = {}
     for count in counts:
         if count.turn.arm == arm and count.turn.round != PILOT_ROUND and not count.is_late:
             rounds.setdefault(count.turn.round, []).append(count)
-    most = max(map(len, rounds.values()), default=0)
-    return [turns for turns in rounds.values() if len(turns) == most]
+    return {number: turns for number, turns in sorted(rounds.items()) if len(turns) >= FEWEST_TURNS}
 
 
 def _fit_turns(turns: Sequence[KneeTurnCount]) -> _RateCurve:

@@ -75,6 +75,8 @@ def explain_unjudged(run: RunManifest) -> str | None:
         return "llmperf's records have neither prompts nor tokens, so no verdict is built on them"
     if not run.arms:
         return "the manifest names no arm: restore it from a copy"
+    if run.goodput_share is not None:
+        return "the run searched a knee, where no two arms share a load"
     if len(run.arms) < 2:  # noqa: PLR2004 - a comparison takes two
         return "one arm was measured, so there is nothing to compare: name a --variant"
     return None

@@ -6,7 +6,7 @@ and the chart library are loaded only for a verdict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from tandem.errors import ExitCode, ExternalError
 from tandem.post.schema import ClaimAnswers, read_answers
 
 if TYPE_CHECKING:
+    from tandem.judge.knee import KneeFinding
     from tandem.judge.schema import Verdict
     from tandem.judge.verdict import JudgeOptions
 
@@ -34,6 +35,7 @@ class RunReport:
     Args:
         summary: every figure.
         verdict: None if none was requested, or the run has none.
+        knee: of a run that searched one, if a verdict was requested; None of other runs.
         claims: the answers to the post's claims; None where the run was asked none.
         note: the page's path, or why there is no verdict; empty for neither.
         arm_page: path of the page of a run of one server; empty for none.
@@ -48,6 +50,7 @@ class RunReport:
     arm_page: str
     faults: tuple[ExternalError, ...]
     exit_code: ExitCode
+    knee: KneeFinding | None = None
 
     def format_lines(self, *, width: int = WIDTH, verbose: bool = False) -> Iterator[str]:
         """Yield the verdict, or the figures if there is none; if verbose, all of it.
@@ -56,7 +59,16 @@ class RunReport:
             width: of a line, in columns.
             verbose: whether to yield the figures and the details of the verdict too.
         """
-        if verbose or not self.verdict:
+        if self.knee:
+            from tandem.report.knee_text import render_knee_lines  # noqa: PLC0415 - scipy
+
+            yield from render_knee_lines(
+                self.knee,
+                self.summary.notes,
+                is_simulated=self.summary.simulated is True,
+                width=width,
+            )
+        if verbose or not (self.verdict or self.knee):
             yield from format_lines(self.summary, width=width)
         if self.verdict:
             from tandem.report.terminal import render_lines  # noqa: PLC0415
@@ -97,10 +109,16 @@ def report_run(
     except ExternalError as fault:
         faults.append(fault)
     verdict = None
+    knee = None
     claims = None
     note = ""
     arm_page = ""
-    if options is not None:
+    if options is not None and table.run.goodput_share is not None:
+        from tandem.judge.knee import judge_knee  # noqa: PLC0415 - scipy
+
+        knee = judge_knee(table)
+        note = _save_knee(folder, knee, table.run, run_summary.notes, faults)
+    elif options is not None:
         from tandem.judge.verdict import explain_unjudged, judge_run  # noqa: PLC0415 - scipy
 
         reason = explain_unjudged(table.run)
@@ -123,6 +141,7 @@ def report_run(
         arm_page=arm_page,
         faults=tuple(faults),
         exit_code=ExitCode.VOID if verdict and verdict.controls.void else code,
+        knee=knee,
     )
 
 
@@ -140,6 +159,26 @@ def _save_results(
         from tandem.report.page import write_report  # noqa: PLC0415 - the chart library
 
         return str(write_report(verdict, table, table.folder, claims))
+    except ExternalError as fault:
+        faults.append(fault)
+        return ""
+
+
+def _save_knee(
+    folder: Path,
+    knee: KneeFinding,
+    run: RunManifest,
+    notes: Sequence[str],
+    faults: list[ExternalError],
+) -> str:
+    """Write the knee and its page; return the page's path, or add what prevented it."""
+    from tandem.judge.knee import save_knee  # noqa: PLC0415 - scipy
+
+    try:
+        save_knee(folder, knee)
+        from tandem.report.knee_page import write_knee_report  # noqa: PLC0415 - the chart library
+
+        return str(write_knee_report(knee, run, notes, folder))
     except ExternalError as fault:
         faults.append(fault)
         return ""
@@ -178,6 +217,8 @@ def _compute_exit_code(run_summary: RecordSummary, run_manifest: RunManifest) ->
     failure_count = sum(
         word.n for word in run_summary.errors if not (is_complete and word.word == "interrupted")
     )
+    if run_manifest.goodput_share is not None:  # a failed request is an answer: no limit was kept
+        return ExitCode.DONE if is_complete else ExitCode.STALE
     has_missing_records = (
         run_manifest.plan.requests is not None and run_summary.records < run_manifest.plan.requests
     )

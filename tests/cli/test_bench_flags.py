@@ -40,6 +40,10 @@ def test_resume_and_out_were_both_given(tmp_path, capsys):
             ("--rounds", "1", "--duration", "1h"),
             "Mutually exclusive arguments: {--rounds, --duration}",
         ),
+        (("--rate", "2,-1"), "'-1'; allowed: requests a second, from 1e-06 to 1e+06"),
+        (("--knee", "--rate", "2"), "Mutually exclusive arguments: {--rate, --knee}"),
+        (("--knee", "--rounds", "2"), "Mutually exclusive arguments: {--rounds, --knee}"),
+        (("--goodput-share", "95"), "--goodput-share. Allowed: from 0.5 to 0.999"),
         (("--duration", "180"), "'180'; allowed: a number and s, m or h, as 180m"),
         (("--thinking", "maybe"), '"on", "off"'),
         (("--record", "tokens"), "'tokens'; allowed: token-ids, logprobs"),
@@ -75,6 +79,12 @@ def test_a_bad_flag_ends_with_2_and_what_is_allowed(tmp_path, capsys, flags, sai
         (
             (*ARMS, "--api-key-env", "TANDEM_NO_SUCH_KEY"),
             "the variable TANDEM_NO_SUCH_KEY is not set",
+        ),
+        ((*ARMS, "--knee"), "--knee without --goodput; allowed: both"),
+        ((*ARMS, "--goodput-share", "0.9"), "--goodput-share without --knee; allowed: both"),
+        (
+            (*ARMS, "--knee", "--goodput", "ttft_ms:9", "--repeats", "2"),
+            "--repeats beside --knee; allowed: one of them",
         ),
         ((*ARMS, "--suite", "rael"), "did you mean 'real'?"),
         ((*ARMS, "--quick", "--full"), "Mutually exclusive arguments: {--"),

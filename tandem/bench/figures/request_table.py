@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from tandem.bench.figures.clocks import ADJUSTMENT_S, compute_utc_s
 from tandem.bench.figures.columns import BoolArray, IntArray, collect_column
+from tandem.bench.figures.goodput_limits import mask_limits
 from tandem.bench.figures.quantiles import Values
 from tandem.bench.figures.request_metrics import RequestMetrics
 from tandem.bench.figures.row_groups import NO_NAME, NameCodes, RowGroups, encode_names
@@ -36,7 +37,6 @@ from tandem.bench.records.manifest import RunManifest
 from tandem.bench.records.record import RecordBlock, RequestRecord, read_blocks
 from tandem.bench.records.server_starts import ServerStarts, name_server
 from tandem.errors import InputError
-from tandem.metrics import find_metric
 
 Digests = NDArray[np.uint64]
 UNKNOWN = NO_NAME  # the code of an unrecorded placement or start
@@ -102,6 +102,7 @@ class RequestTable:
             are UNKNOWN.
         unknown_parts: by arm and name of a part of the stream that Tandem does not know, the number
             of requests.
+        is_measured: whether a figure has the request; none has a pilot's or a turn's warm-up.
         retried, reconnected: whether the request was sent again by a resumed run, or by the client.
         by_llmperf: whether llmperf measured the request.
         request_digest: of the request's id.
@@ -144,6 +145,7 @@ class RequestTable:
     unknown_parts: tuple[tuple[str, str, int], ...] = ()
     raw_tokens: Values = field(default_factory=lambda: np.empty(0))
     suspects: Mapping[str, BoolArray] = field(default_factory=dict)
+    is_measured: BoolArray = field(default_factory=lambda: np.empty(0, bool))
     retried: BoolArray = field(default_factory=lambda: np.empty(0, bool))
     reconnected: BoolArray = field(default_factory=lambda: np.empty(0, bool))
     by_llmperf: BoolArray = field(default_factory=lambda: np.empty(0, bool))
@@ -189,16 +191,8 @@ class RequestTable:
 
     def limit_masks(self) -> tuple[BoolArray, BoolArray]:
         """Return two masks: requests within all goodput limits, and good ones without a figure."""
-        good_mask = ~self.failed
-        unknown_mask = np.zeros(len(self), bool)
-        is_short = np.isin(self.raw_tokens if len(self.raw_tokens) else self.tokens, (0, 1))
-        for name, limit in (self.run.goodput or {}).items():
-            values = self.figures[name]
-            is_within = values >= limit if find_metric(name).better == "higher" else values <= limit
-            has_no_tpot = is_short & np.isnan(values) & (name in {"tpot_ms", "tpot_exact_ms"})
-            good_mask &= is_within | has_no_tpot
-            unknown_mask |= np.isnan(values) & ~has_no_tpot & ~self.failed
-        return good_mask, unknown_mask
+        tokens = self.raw_tokens if len(self.raw_tokens) else self.tokens
+        return mask_limits(self.run.goodput or {}, self.failed, self.figures, tokens)
 
     @cached_property
     def turn_groups(self) -> RowGroups[TurnKey]:
@@ -259,7 +253,7 @@ class RequestTable:
 
 
 def read_request_table(folder: Path | str) -> RequestTable:
-    """Return the requests of a run.
+    """Return the requests of a run, without those that are in no figure.
 
     >>> table = read_request_table("monday")
     >>> table.baseline, table.variants, len(table)
@@ -286,7 +280,8 @@ def read_request_table(folder: Path | str) -> RequestTable:
         **rows.encode_names(run),
         **rows.join_columns(),
     )
-    return _align_clocks(_add_process_starts(table))
+    table = _align_clocks(_add_process_starts(table))
+    return table if table.is_measured.all() else table.select(table.is_measured)
 
 
 class _RecordRows:
@@ -372,6 +367,7 @@ def _read_columns(block: RecordBlock, row_count: int) -> dict[str, Any]:
         "raw_tokens": metrics.raw_tokens,
         "failed": metrics.failed,
         "hit_token_limit": np.array(hit_limit, bool),
+        "is_measured": np.array([record.part is None for record in records], bool),
         "retried": collect_column(records, "attempts") > 1,
         "reconnected": collect_column(records, "reconnected") > 0,
         "by_llmperf": metrics.by_llmperf,

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,7 @@ from tandem.errors import TandemError
 
 # between the first requests of two workers, so their connections do not all open at once
 STAGGER_S = 0.02
+MIN_PAUSE_S = 0.1  # a shorter wait for a paused arm is none
 MAX_RETRY_AFTER_S = 60.0  # limit for Retry-After: a proxy may ask for hours
 
 
@@ -74,6 +76,7 @@ class RequestLoops:
         stop: ends the loops early.
         attempts: request id to number of earlier attempts, in interrupted parts of the run.
         on_record: called with every record.
+        end_s: no request begins after this time of the monotonic clock.
     """
 
     settings: RunSettings
@@ -81,6 +84,7 @@ class RequestLoops:
     stop: StopSignal
     attempts: dict[str, int]
     on_record: Callable[[RequestRecord], None]
+    end_s: float = math.inf
 
     async def run(self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]) -> None:
         """Send a turn's missing `items` to an arm; return when all are recorded or the run ends."""
@@ -93,7 +97,7 @@ class RequestLoops:
             await self.stop.sleep(worker * STAGGER_S)
             while pending:
                 await arm.breaker.wait_until_closed()
-                if self.stop.is_requested or not pending:
+                if self.stop.is_requested or not pending or time.monotonic() >= self.end_s:
                     return
                 await self.stop.sleep(await self._send_item(arm, turn, pending.popleft(), worker))
 
@@ -118,9 +122,38 @@ class RequestLoops:
             for worker, item in enumerate(items):
                 due_s = start_s + offsets_s[item.index]
                 await self.stop.sleep(due_s - time.monotonic())
-                if self.stop.is_requested:
+                if self.stop.is_requested or time.monotonic() >= self.end_s:
                     return
                 group.create_task(send_when_due(worker, item, due_s))
+
+    async def run_until(
+        self,
+        arm: ArmSession,
+        turn: PlanTurn,
+        arrivals: Iterable[tuple[PlanItem, float]],
+        is_over: Callable[[], bool],
+    ) -> None:
+        """Send endless arrivals in an open loop until `is_over`; return when all are recorded.
+
+        Args:
+            arm: that gets them.
+            turn: their place in the run.
+            arrivals: each request, with its due time in seconds from the start of the turn.
+            is_over: asked whenever a request is due, before it is sent.
+        """
+        start_s = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for item, offset_s in arrivals:
+                await self.stop.sleep(start_s + offset_s - time.monotonic())
+                pause_start_s = time.monotonic()
+                await arm.breaker.wait_until_closed()
+                # while the server is down nothing is due
+                pause_s = time.monotonic() - pause_start_s
+                start_s += pause_s if pause_s > MIN_PAUSE_S else 0.0
+                if self.stop.is_requested or is_over():
+                    return
+                due_s = start_s + offset_s
+                group.create_task(self._send_item(arm, turn, item, item.index, due_s))
 
     async def _send_item(
         self,
@@ -135,7 +168,7 @@ class RequestLoops:
         Two arms get the same request, except for the extras that their servers offer.
         """
         request_id = turn.request_id(arm.name, item)
-        earlier_attempts = self.attempts.get(request_id, 0)
+        earlier_attempts = self.attempts.get(request_id, turn.earlier_attempts)
         if earlier_attempts:
             request_id += f"{ATTEMPT_SEPARATOR}{earlier_attempts + 1}"
         request = self._create_request(request_id, arm, item)
@@ -147,6 +180,7 @@ class RequestLoops:
             "prompt_id": prompt.id,
             "round": turn.round,
             "repeat": item.repeat,
+            "part": item.part,
             "slot": turn.slot,
             "concurrency": turn.block.load.concurrency,
             "rate_per_s": turn.block.load.rate_per_s,

@@ -52,8 +52,14 @@ class RunProgress:
         columns = shutil.get_terminal_size((LOG_COLUMNS, 0)).columns
         self._replace_line("\n".join(wrap_text(sentence, columns, indent="    ")) + "\n")
 
-    def begin_turn(self, turn: PlanTurn, *, recorded_count: int) -> None:
-        """Set the current turn; exclude its requests that an earlier part of the run recorded."""
+    def begin_turn(self, turn: PlanTurn, *, recorded_count: int, phase: str = "") -> None:
+        """Set the current turn.
+
+        Args:
+            turn: that begins.
+            recorded_count: number of its requests that an earlier part of the run recorded.
+            phase: of the run, in place of the round's number.
+        """
         if self._is_aside or self._start_s is None:
             done_count, failure_count, elapsed_s = self._turn_counts
             self._is_aside = False
@@ -62,11 +68,19 @@ class RunProgress:
             self._failure_count = failure_count
         block = turn.block
         self._turn_name = (
-            f"round {turn.round + 1}, {block.class_} at {block.load}, {' and '.join(turn.arms)}"
+            f"{phase or f'round {turn.round + 1}'}, {block.class_} at {block.load},"
+            f" {' and '.join(turn.arms)}"
         )
         if self._requests is not None:
             self._requests -= recorded_count
             self.expected_s -= estimate_turn_s(turn) * recorded_count / turn.request_count
+
+    def expect(self, remaining_s: float) -> None:
+        """Set how long the run will still take, in seconds."""
+        elapsed_s = self._turn_counts[2]
+        if not self._is_aside and self._start_s is not None:
+            elapsed_s = time.monotonic() - self._start_s
+        self.expected_s = elapsed_s + remaining_s
 
     def count_record(self, record: RequestRecord) -> None:
         """Count a record."""

@@ -32,13 +32,14 @@ RUN_FIELDS = (
     "temperature",
     "max_tokens",
     "concurrency",
-    "rate_per_s",
+    "rates_per_s",
     "rounds",
     "control_rounds",
     "starts",
     "repeats",
     "prompts_per_class",
     "mixed",
+    "goodput_share",
     "duration_s",
     "time_outs",
 )
@@ -152,5 +153,7 @@ def _list_settings(run: RunManifest) -> dict[str, Any]:
         settings |= {f"arms[{arm.name}].{name}": getattr(arm, name) for name in ARM_FIELDS}
     settings |= {f"suites[{suite.name}].sha256": suite.sha256 for suite in run.suites}
     settings |= {name: getattr(run, name) for name in RUN_FIELDS}
+    if run.goodput_share is not None:
+        settings["goodput"] = run.goodput  # the rates of a search depend on it
     # time decides their number
     return settings | ({} if run.duration_s is None else {"rounds": None})

@@ -14,7 +14,7 @@ import math
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
@@ -22,6 +22,7 @@ from typing import TextIO
 import msgspec
 
 from tandem.bench.figures import summary
+from tandem.bench.figures.knee_turns import read_knee_history
 from tandem.bench.load import host
 from tandem.bench.load.arm_notes import list_arm_notes
 from tandem.bench.load.circuit_breaker import MAX_WAIT_S, CircuitBreaker
@@ -29,6 +30,7 @@ from tandem.bench.load.client import CompletionClient
 from tandem.bench.load.counter_log import CounterLog
 from tandem.bench.load.file_limit import raise_file_limit
 from tandem.bench.load.interrupt import StopSignal, catch_signals
+from tandem.bench.load.knee_run import KneeRun, create_search
 from tandem.bench.load.loops import ArmSession, RequestLoops
 from tandem.bench.load.probe import DEFAULT_TIMEOUTS, ProbeResult, build_draft, probe_server
 from tandem.bench.load.progress import RunProgress
@@ -39,7 +41,12 @@ from tandem.bench.load.resume import RunHistory, continue_manifest, read_history
 from tandem.bench.load.round_callback import RoundCallback, RoundHook
 from tandem.bench.load.synthesis import PromptFitter, save_fitted
 from tandem.bench.load.warm_up import join_entries, warm_up_arm
-from tandem.bench.plan.estimate import estimate_request_s, estimate_run_s, estimate_turn_s
+from tandem.bench.plan.estimate import (
+    estimate_connections,
+    estimate_knee_s,
+    estimate_run_s,
+    estimate_turn_s,
+)
 from tandem.bench.plan.request_plan import PlanItem, PlanTurn, RunPlan
 from tandem.bench.plan.run_description import describe_plan, note_own_fields
 from tandem.bench.plan.server_access import NO_ACCESS
@@ -50,8 +57,8 @@ from tandem.bench.records.manifest import EndReason, ManifestArm, RunManifest, W
 from tandem.bench.records.simulation import combine_simulated
 from tandem.errors import ExternalError, InputError, TandemError
 
+SEARCH_SOCKETS = 4096  # a search overloads its servers on purpose
 MIN_SOCKETS = 512  # an open loop has as many as its servers are slow
-MAX_OPEN_CONNECTIONS = 64  # connections opened before an open loop; the loop may open more later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +122,8 @@ class MeasurementRun:
         """
         settings = self.settings
         self.plan = settings.plan()
-        arm_sockets = max((*(settings.concurrency or ()), MIN_SOCKETS))
+        least = SEARCH_SOCKETS if self.plan.searches_knee else MIN_SOCKETS
+        arm_sockets = max((*(settings.concurrency or ()), least))
         raise_file_limit(len(settings.manifest.arms) * arm_sockets)
         expected_s, request_count = self._estimate_work()
         self.progress = RunProgress(self.out, requests=request_count, expected_s=expected_s)
@@ -149,7 +157,8 @@ class MeasurementRun:
         """
         if self.only_round is None:
             duration_s = self.settings.manifest.duration_s
-            return duration_s or estimate_run_s(self.plan), self.plan.request_count
+            estimate_s = estimate_knee_s if self.plan.searches_knee else estimate_run_s
+            return duration_s or estimate_s(self.plan), self.plan.request_count
         round_total = self.plan.round_total or 0
         if not 0 <= self.only_round < round_total:
             change = f"name one of its {round_total} rounds, from 0"
@@ -216,7 +225,8 @@ class MeasurementRun:
                 sorted({block.load.concurrency for block in plan.blocks if block.load.concurrency})
             ),
             plan=manifest.PlanTotals(
-                requests=plan.request_count, requests_per_round=plan.requests_per_round
+                requests=plan.request_count,
+                requests_per_round=None if plan.searches_knee else plan.requests_per_round,
             ),
         )
 
@@ -281,6 +291,9 @@ class MeasurementRun:
     def _has_missing_requests(self) -> bool:
         if self.settings.manifest.duration_s is not None:
             return self.history.spent_s < self.settings.manifest.duration_s
+        if self.plan.searches_knee:
+            counts = read_knee_history(self.folder, self.plan.manifest).counts
+            return create_search(self.plan, {}).next_turn(counts) is not None
         return not all(map(self._is_recorded, self._list_rounds()))
 
     def _list_rounds(self) -> Iterable[tuple[PlanTurn, ...]]:
@@ -293,15 +306,21 @@ class MeasurementRun:
         """Return whether an earlier process recorded the complete round."""
         return all(self.history.done_ids.issuperset(turn.request_ids()) for turn in turns)
 
+    @contextlib.contextmanager
+    def _open_loops(
+        self, file: str, attempts: dict[str, int] | None = None, end_s: float = math.inf
+    ) -> Iterator[RequestLoops]:
+        """Open a file of records, and show the progress of what is sent into it."""
+        with open_recorder(self.folder / file) as write_record, self.progress.show_line():
+            count = self.progress.count_record
+            yield RequestLoops(self.settings, write_record, self.stop, attempts or {}, count, end_s)
+
     async def _warm_up(self, arms: Sequence[ArmSession]) -> None:
         """Warm up every arm, and add the results to those of earlier starts."""
         path = self.folder / WARM_UP_FILE
         # a resumed run gives its windows higher numbers than the earlier windows
         first_window = path.read_bytes().count(b"\n") if path.exists() else 0
-        with open_recorder(path) as write_record, self.progress.show_line():
-            loops = RequestLoops(
-                self.settings, write_record, self.stop, {}, self.progress.count_record
-            )
+        with self._open_loops(WARM_UP_FILE) as loops:
             if self.settings.manifest.schedule == "simultaneous":
                 self.progress.begin_warm_up(" and ".join(arm.name for arm in arms))
                 entries = await asyncio.gather(
@@ -320,7 +339,7 @@ class MeasurementRun:
     ) -> WarmUpEntry:
         requests = self.settings.warm_up
         await arm.client.open_connections(
-            _count_connections(self.plan.round(self.plan.first_round)[0])
+            estimate_connections(self.plan.round(self.plan.first_round)[0])
         )
         entry = await warm_up_arm(
             arm, self.plan, loops, requests=requests, first_window=first_window
@@ -333,6 +352,27 @@ class MeasurementRun:
             )
         return entry
 
+    async def _search_knee(self, arms: Sequence[ArmSession]) -> EndReason | None:
+        """Send every turn of the search; return the reason if the run ends before, else None."""
+        history = await asyncio.to_thread(read_knee_history, self.folder, self.plan.manifest)
+        with self._open_loops(RECORDS_FILE) as loops:
+            search = KneeRun(
+                arms=arms,
+                plan=self.plan,
+                loops=loops,
+                counter_log=self.counter_log,
+                progress=self.progress,
+                connect=self._connect_arm,
+                history=history,
+                warm_up=self.warm_ups,
+            )
+            self.watch.begin_round()
+            self.asked_round = 0
+            try:
+                return await search.run()
+            finally:
+                self.watch.end_round(0)
+
     async def _run_rounds(self, arms: Sequence[ArmSession], callback: RoundCallback) -> EndReason:
         """Send every turn that is not recorded; begin no block after the run's time limit."""
         arms = [*arms, dataclasses.replace(arms[0], name=self.plan.control_arm)]
@@ -343,7 +383,10 @@ class MeasurementRun:
             end_s = time.monotonic() + self.progress.expected_s
         gc.freeze()  # a full garbage collection would block the event loop for tens of milliseconds
         try:
-            reason = await self._send_rounds(arms, callback, end_s)
+            if self.plan.searches_knee:
+                reason = await self._search_knee(arms)
+            else:
+                reason = await self._send_rounds(arms, callback, end_s)
         finally:
             gc.unfreeze()
         return reason or ("done" if self._is_whole() else "paused")
@@ -359,12 +402,10 @@ class MeasurementRun:
         self, arms: Sequence[ArmSession], callback: RoundCallback, end_s: float
     ) -> EndReason | None:
         """Send the rounds of this process; return the reason if the run ends before, else None."""
-        path = self.folder / RECORDS_FILE
         attempts = self.history.interrupt_counts
-        with open_recorder(path) as write_record, self.progress.show_line():
-            loops = RequestLoops(
-                self.settings, write_record, self.stop, attempts, self.progress.count_record
-            )
+        # of one server alone, nothing needs the rest of a block
+        limit_s = end_s if len(self.plan.arms) == 1 else math.inf
+        with self._open_loops(RECORDS_FILE, attempts, limit_s) as loops:
             for turns in self._list_rounds():
                 number = turns[0].round
                 is_stopped = self.stop.is_requested or self._is_over(turns[0], end_s)
@@ -413,7 +454,9 @@ class MeasurementRun:
         return None
 
     def _is_over(self, turn: PlanTurn, end_s: float) -> bool:
-        """Return whether it is too late to begin `turn`; a begun block is completed."""
+        """Return whether it is too late for `turn`; a begun block of several arms is completed."""
+        if len(self.plan.arms) == 1:
+            return time.monotonic() >= end_s
         is_late = turn.slot == 0 and time.monotonic() >= end_s
         return is_late and self.history.done_ids.isdisjoint(turn.request_ids())
 
@@ -447,11 +490,11 @@ class MeasurementRun:
 
     async def _connect_arm(self, arm: ArmSession, turn: PlanTurn) -> None:
         """Open an arm's connections; if it accepts none, wait for it before the first request."""
-        if not await arm.client.open_connections(_count_connections(turn)):
+        if not await arm.client.open_connections(estimate_connections(turn)):
             arm.breaker.trip("no connection could be opened")
             await arm.breaker.wait_until_closed()
             if not self.stop.is_requested:
-                await arm.client.open_connections(_count_connections(turn))
+                await arm.client.open_connections(estimate_connections(turn))
 
     async def _finish(self, run_manifest: RunManifest, reason: EndReason) -> RunManifest:
         """Write the manifest with the run's end, and the summary; a full disk may prevent both."""
@@ -487,12 +530,3 @@ class MeasurementRun:
         if sentence not in self.notes:
             self.notes.append(sentence)
             self.progress.notify(f"note: {sentence}")
-
-
-def _count_connections(turn: PlanTurn) -> int:
-    load = turn.block.load
-    request_count = len(turn.items)
-    if load.concurrency is not None:
-        return min(load.concurrency, request_count)
-    longest_s = max(estimate_request_s(item.entry.max_tokens) for item in turn.items)
-    return min(math.ceil((load.rate_per_s or 1.0) * longest_s), request_count, MAX_OPEN_CONNECTIONS)

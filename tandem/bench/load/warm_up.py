@@ -68,6 +68,7 @@ async def warm_up_arm(
         failed=sum(record.error is not None for record in window.records),
         stable=stable,
         duration_s=round(time.monotonic() - start_s, 3),
+        request_s=window.compute_request_s(),
     )
 
 
@@ -80,6 +81,7 @@ def join_entries(before: WarmUpEntry | None, now: WarmUpEntry) -> WarmUpEntry:
         failed=before.failed + now.failed,
         stable=now.stable and before.stable,
         duration_s=(before.duration_s or 0.0) + (now.duration_s or 0.0),
+        request_s=now.request_s or before.request_s,
     )
 
 
@@ -109,6 +111,12 @@ class _WindowSender:
     plan: RunPlan
     loops: RequestLoops
     records: list[RequestRecord] = field(default_factory=list)
+    full_records: list[RequestRecord] = field(default_factory=list)
+
+    def compute_request_s(self) -> float | None:
+        """Return the mean duration of the good requests of full length; None if none was good."""
+        durations_s = [record.end_s for record in self.full_records if record.error is None]
+        return round(sum(durations_s) / len(durations_s), 6) if durations_s else None
 
     async def send(
         self, number: int, size: int, most_tokens: int | None = None
@@ -124,6 +132,8 @@ class _WindowSender:
         loops = dataclasses.replace(self.loops, on_record=collect_record)
         await loops.run(self.arm, turn, turn.items)
         self.records += window_records
+        if most_tokens is None:
+            self.full_records += window_records
         return window_records
 
 

@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import math
 
+from tandem.bench.plan.knee_search import (
+    FIRST_IN_FLIGHT,
+    LEAST_COUNTED,
+    RATE_FACTORS,
+    ROUNDS,
+    WARM_UP_LIMITS,
+)
 from tandem.bench.plan.request_plan import PlanTurn, RunPlan
 
 FIRST_TOKEN_S = 0.5
 # the post's time per token without a gain (docs/measurement.md); an answer may end earlier
 TOKEN_S = 0.045
+MAX_OPEN_CONNECTIONS = 64  # connections opened before an open loop; the loop may open more later
+PILOT_TURNS = 8  # doubling three times and bisecting twice takes six
 
 
 def estimate_turn_s(turn: PlanTurn) -> float:
@@ -30,6 +39,36 @@ def estimate_run_s(plan: RunPlan) -> float:
         return (plan.rounds or 1) * round_s
     control_s = sum(map(estimate_turn_s, plan.round(plan.control_round_numbers[0])))
     return plan.rounds * round_s + plan.manifest.control_rounds * control_s
+
+
+def estimate_knee_s(plan: RunPlan) -> float:
+    """Return the duration in seconds of a search for the knee, near the rate of its first turn."""
+    return len(plan.arms) * estimate_search_s(estimate_first_rate(plan))
+
+
+def estimate_search_s(rate_per_s: float) -> float:
+    """Return the duration in seconds of the search for one arm's knee near a rate.
+
+    A pilot of PILOT_TURNS is assumed.
+    """
+    turns = ROUNDS * len(RATE_FACTORS) + PILOT_TURNS
+    return turns * (WARM_UP_LIMITS[0] + LEAST_COUNTED) / rate_per_s
+
+
+def estimate_first_rate(plan: RunPlan) -> float:
+    """Return the rate at which FIRST_IN_FLIGHT requests of the estimated duration are in flight."""
+    mean_s = sum(estimate_request_s(entry.max_tokens) for entry in plan.entries) / len(plan.entries)
+    return FIRST_IN_FLIGHT / mean_s
+
+
+def estimate_connections(turn: PlanTurn) -> int:
+    """Return how many connections a turn is likely to need at once."""
+    load = turn.block.load
+    request_count = len(turn.items) or MAX_OPEN_CONNECTIONS  # a search's turn has no fixed number
+    if load.concurrency is not None:
+        return min(load.concurrency, request_count)
+    longest_s = max(estimate_request_s(entry.max_tokens) for entry in turn.block.entries)
+    return min(math.ceil((load.rate_per_s or 1.0) * longest_s), request_count, MAX_OPEN_CONNECTIONS)
 
 
 def estimate_request_s(max_tokens: int) -> float:

@@ -33,6 +33,7 @@ LEAST_COUNTED = 112
 COUNT_STEP = 56
 MOST_COUNTED = 448
 MAX_HALF_ERRORS = 2.0  # standard errors by which two halves that agree may differ
+FIRST_IN_FLIGHT = 4  # requests that are in flight at the first rate of a pilot
 IDLE_IN_FLIGHT = 0.1  # with fewer requests in flight, a server is as fast as it can be
 PILOT_ROUND = 0  # its turns are numbered by their slot; the measured rounds begin at 1
 
@@ -113,21 +114,26 @@ class KneeSearch:
 
     def next_turn(self, counts: Sequence[KneeTurnCount]) -> KneeTurn | None:
         """Return the turn after `counts`; None if the search has ended."""
-        pilots = {}
         for arm in self.arms:
-            pilot_counts = list_pilot(counts, arm)
-            pilot = read_pilot(pilot_counts, self.share, self.first_rates.get(arm, 1.0))
+            pilot = self._read_pilot(counts, arm)
             if pilot.next_rate_per_s is not None:
                 warm_up = count_warm_up(pilot.next_rate_per_s, pilot.request_s)
-                slot = len(pilot_counts)
+                slot = len(list_pilot(counts, arm))
                 return KneeTurn(arm, pilot.next_rate_per_s, PILOT_ROUND, slot, warm_up)
-            pilots[arm] = pilot
+        return next(iter(self.list_missing(counts)), None)
 
+    def list_missing(self, counts: Sequence[KneeTurnCount]) -> list[KneeTurn]:
+        """Return the turns of the measured rounds that are missing, once every pilot has ended."""
+        pilots = {arm: self._read_pilot(counts, arm) for arm in self.arms}
         done_places = {(count.turn.arm, count.turn.round, count.turn.slot) for count in counts}
-        for turn in list_round_turns(self.arms, pilots):
-            if (turn.arm, turn.round, turn.slot) not in done_places:
-                return turn
-        return None
+        return [
+            turn
+            for turn in list_round_turns(self.arms, pilots)
+            if (turn.arm, turn.round, turn.slot) not in done_places
+        ]
+
+    def _read_pilot(self, counts: Sequence[KneeTurnCount], arm: str) -> KneePilot:
+        return read_pilot(list_pilot(counts, arm), self.share, self.first_rates.get(arm, 1.0))
 
 
 def list_pilot(counts: Sequence[KneeTurnCount], arm: str) -> list[KneeTurnCount]:
@@ -138,7 +144,8 @@ def list_pilot(counts: Sequence[KneeTurnCount], arm: str) -> list[KneeTurnCount]
 def read_pilot(counts: Sequence[KneeTurnCount], share: float, first_rate_per_s: float) -> KneePilot:
     """Return what a pilot's turns say; pure.
 
-    A load that the machine could not send is above every rate that it can decide.
+    A turn that the machine could not send says nothing of the server. It is sent once more; if
+    that is late too, the pilot stays below its rate.
 
     Args:
         counts: turns of the pilot.
@@ -147,26 +154,26 @@ def read_pilot(counts: Sequence[KneeTurnCount], share: float, first_rate_per_s: 
     """
     if not counts:
         return KneePilot(next_rate_per_s=first_rate_per_s)
-    good_counts = [count for count in counts if count.share >= share and not count.is_late]
-    bad_rates = [count.turn.rate_per_s for count in counts if count.share < share]
-    late_rates = [count.turn.rate_per_s for count in counts if count.is_late]
+    last = counts[-1]
+    tries = sum(count.turn.rate_per_s == last.turn.rate_per_s for count in counts)
+    if last.is_late and tries == 1:
+        return KneePilot(next_rate_per_s=last.turn.rate_per_s, request_s=last.request_s)
+
+    sent_counts = [count for count in counts if not count.is_late]
+    good_counts = [count for count in sent_counts if count.share >= share]
+    bad_rates = [count.turn.rate_per_s for count in sent_counts if count.share < share]
+    sent_rates = {count.turn.rate_per_s for count in sent_counts}
+    late_rates = {count.turn.rate_per_s for count in counts} - sent_rates
     best = max(good_counts, key=lambda count: count.turn.rate_per_s, default=None)
     highest_good = best.turn.rate_per_s if best else None
-    request_s = best.request_s if best else counts[-1].request_s
+    request_s = best.request_s if best else last.request_s
     lowest_bad = min(bad_rates, default=None)
     ceiling = min([*bad_rates, *late_rates], default=None)
 
-    next_rate_per_s = rate_per_s = None
-    if ceiling is None:
-        next_rate_per_s = 2 * counts[-1].turn.rate_per_s
-    elif highest_good is None:
-        lowest = min(counts, key=lambda count: count.turn.rate_per_s)
-        if lowest.turn.rate_per_s * lowest.request_s > IDLE_IN_FLIGHT:
-            next_rate_per_s = lowest.turn.rate_per_s / 2
-    elif ceiling / highest_good > MAX_BRACKET:
-        next_rate_per_s = math.sqrt(highest_good * ceiling)
-    elif ceiling == lowest_bad:
-        rate_per_s = math.sqrt(highest_good * ceiling)
+    next_rate_per_s = _choose_rate(counts, highest_good, ceiling)
+    rate_per_s = None
+    if next_rate_per_s is None and highest_good and lowest_bad and lowest_bad == ceiling:
+        rate_per_s = math.sqrt(highest_good * lowest_bad)
     return KneePilot(
         next_rate_per_s=next_rate_per_s,
         rate_per_s=rate_per_s,
@@ -174,6 +181,30 @@ def read_pilot(counts: Sequence[KneeTurnCount], share: float, first_rate_per_s: 
         lowest_bad=lowest_bad,
         highest_good=highest_good,
     )
+
+
+def _choose_rate(
+    counts: Sequence[KneeTurnCount], highest_good: float | None, ceiling: float | None
+) -> float | None:
+    """Return the rate of a pilot's next turn; None if it has ended.
+
+    Args:
+        counts: turns of the pilot.
+        highest_good: rate that kept the share.
+        ceiling: lowest rate that did not keep it, or could not be sent.
+    """
+    if ceiling is None:
+        return 2 * counts[-1].turn.rate_per_s
+    if highest_good is not None:
+        is_open = ceiling / highest_good > MAX_BRACKET
+        return math.sqrt(highest_good * ceiling) if is_open else None
+    lowest = min(counts, key=lambda count: count.turn.rate_per_s)
+    return lowest.turn.rate_per_s / 2 if _count_in_flight(lowest) > IDLE_IN_FLIGHT else None
+
+
+def _count_in_flight(count: KneeTurnCount) -> float:
+    """Return how many requests a turn had in flight at once (Little's law)."""
+    return count.turn.rate_per_s * count.request_s
 
 
 def list_round_turns(arms: Sequence[str], pilots: Mapping[str, KneePilot]) -> list[KneeTurn]:

@@ -36,6 +36,7 @@ from tandem.bench.plan.schedule import (
     pass_order,
 )
 from tandem.bench.records.manifest import RunManifest
+from tandem.bench.records.record import TurnPart
 from tandem.bench.suites.prompt import Prompt
 from tandem.bench.suites.suite import Suite
 
@@ -81,12 +82,14 @@ class PlanItem:
         entry: prompt of the request.
         repeat: number of earlier requests with this prompt to this arm in this round and block.
         seed: sampling seed of the request.
+        part: of a search for the knee that is in no figure; None for a request that is.
     """
 
     index: int
     entry: PromptEntry
     repeat: int
     seed: int
+    part: TurnPart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,7 @@ class PlanTurn:
         arrivals_s: open loop: due time of each request, in seconds from the turn's start; empty in
             a closed loop.
         is_warm_up: whether the turn warms up and is in no summary.
+        earlier_attempts: how often an interrupt cut the whole turn.
     """
 
     round: int
@@ -111,6 +115,7 @@ class PlanTurn:
     items: tuple[PlanItem, ...]
     arrivals_s: tuple[float, ...] = ()
     is_warm_up: bool = False
+    earlier_attempts: int = 0
 
     def request_id(self, arm: str, item: PlanItem) -> str:
         """Return a request's id: unique in the run, ASCII, the same in every plan of the run."""
@@ -157,6 +162,11 @@ class RunPlan:
         return None if self.rounds is None else self.rounds + self.manifest.control_rounds
 
     @property
+    def searches_knee(self) -> bool:
+        """Whether the run searches a knee, and plans its turns as it goes."""
+        return self.manifest.goodput_share is not None
+
+    @property
     def control_arm(self) -> str:
         """Name of the baseline as its own variant, in a control round."""
         return f"{self.arms[0]}{CONTROL_SUFFIX}"
@@ -185,8 +195,8 @@ class RunPlan:
 
     @property
     def request_count(self) -> int | None:
-        """Number of all requests; None if time limits the run."""
-        if self.rounds is None:
+        """Number of all requests; None if time limits the run, or it searches a knee."""
+        if self.rounds is None or self.searches_knee:
             return None
         return (
             (len(self.arms) * self.rounds + 2 * self.manifest.control_rounds)
@@ -285,11 +295,13 @@ def plan_blocks(
     """Return the blocks of a round.
 
     Args:
-        manifest: has the arrival rate, the prompts per class, the token limit and whether classes
+        manifest: has the arrival rates, the prompts per class, the token limit and whether classes
             are mixed.
         suites: of the run.
         concurrency: of the closed loops; None for each suite's own.
     """
+    if manifest.goodput_share is not None:
+        return (_mix_suites(manifest, suites),)
     blocks: list[PlanBlock] = []
     for suite in suites:
         groups = {class_: _list_entries(manifest, suite, class_) for class_ in suite.classes}
@@ -300,8 +312,8 @@ def plan_blocks(
         loads = [
             LoadLevel(concurrency=value) for value in concurrency or suite.defaults.concurrency
         ]
-        if manifest.rate_per_s is not None:
-            loads = [LoadLevel(rate_per_s=manifest.rate_per_s)]
+        if manifest.rates_per_s:
+            loads = [LoadLevel(rate_per_s=value) for value in manifest.rates_per_s]
         for (class_, entries), load in itertools.product(groups.items(), loads):
             count = max(len(entries), least_requests)
             place = len(blocks)
@@ -309,6 +321,21 @@ def plan_blocks(
                 PlanBlock(number=place, class_=class_, load=load, entries=entries, requests=count)
             )
     return tuple(blocks)
+
+
+def _mix_suites(manifest: RunManifest, suites: Iterable[Suite]) -> PlanBlock:
+    """Return all prompts as one block without a load, for a search of the knee."""
+    entries: list[PromptEntry] = []
+    for suite in suites:
+        for class_ in suite.classes:
+            entries += _list_entries(manifest, suite, class_)
+    return PlanBlock(
+        number=0,
+        class_=ALL_CLASSES,
+        load=LoadLevel(),
+        entries=tuple(entries),
+        requests=len(entries),
+    )
 
 
 def _list_entries(manifest: RunManifest, suite: Suite, class_: str) -> tuple[PromptEntry, ...]:

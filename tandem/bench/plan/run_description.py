@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tandem.bench.plan.estimate import FIRST_TOKEN_S, TOKEN_S, format_duration
+from tandem.bench.plan.estimate import (
+    FIRST_TOKEN_S,
+    TOKEN_S,
+    estimate_first_rate,
+    format_duration,
+)
+from tandem.bench.plan.knee_search import LEAST_COUNTED, RATE_FACTORS, ROUNDS, WARM_UP_LIMITS
 from tandem.bench.plan.request_plan import RunPlan
 from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.bench.plan.server_access import list_shared_headers, list_unlike_fields
@@ -14,6 +20,7 @@ from tandem.bench.records.manifest import ManifestArm
 
 HOUR_S = 3600
 MANY_PROMPTS = 1000  # of one suite; a few hundred decide what can be decided
+FAST_RATE_PER_S = 14  # an example of a fast server's knee, beside the estimate
 
 
 def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> Iterator[str]:
@@ -23,6 +30,9 @@ def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> It
     loads = ", ".join(dict.fromkeys(str(block.load) for block in plan.blocks))
     yield f"plan: {', '.join(plan.arms)}; classes: {len(classes)}, prompts: {len(prompts)}, {loads}"
 
+    if plan.searches_knee:
+        yield from _describe_search(settings, plan, expected_s)
+        return
     rounds = plan.rounds or f"for {format_duration(settings.manifest.duration_s or 0)}"
     controls = plan.manifest.control_rounds
     repeats = settings.manifest.repeats
@@ -41,12 +51,56 @@ def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> It
         yield f"  note: {note}"
 
 
+def _describe_search(settings: RunSettings, plan: RunPlan, expected_s: float) -> Iterator[str]:
+    """Yield what a search for the knee will send, and how long that takes."""
+    order = ", A B B A" if len(plan.arms) > 1 else ""
+    limits = ", ".join(f"{name} {limit:g}" for name, limit in (plan.manifest.goodput or {}).items())
+    yield (
+        f"  knee: the highest rate at which {plan.manifest.goodput_share:.4g} of the requests keep"
+        f" {limits}"
+    )
+    yield (
+        f"  of each arm a pilot, then {ROUNDS} rounds of {len(RATE_FACTORS)} rates{order}; each"
+        " turn begins on an idle server"
+    )
+    least, most = (_count_search_requests(warm_up) for warm_up in WARM_UP_LIMITS)
+    yield (
+        f"  at least {least:,} requests an arm, {most:,} if a fast server needs the longest"
+        " warm-ups; the pilot comes on top"
+    )
+    yield _describe_search_hours(settings, plan, expected_s)
+    for suite in settings.suites:
+        yield from (f"  note: {note}" for note in suite.notes)
+    yield from (f"  note: {note}" for note in note_shared_classes(plan))
+
+
+def _count_search_requests(warm_up: int) -> int:
+    """Return the least number of requests of an arm, without its pilot."""
+    return ROUNDS * len(RATE_FACTORS) * (warm_up + LEAST_COUNTED)
+
+
+def _describe_search_hours(settings: RunSettings, plan: RunPlan, expected_s: float) -> str:
+    """Return how long a search takes near a guessed rate, and at a fast server's."""
+    fast_s = len(plan.arms) * _count_search_requests(WARM_UP_LIMITS[1]) / FAST_RATE_PER_S
+    cost = _describe_cost(settings, expected_s)
+    return (
+        f"  about {expected_s / HOUR_S:.1f} h{cost} if a knee is near"
+        f" {estimate_first_rate(plan):.2g} requests/s ({FIRST_TOKEN_S} s + {1000 * TOKEN_S:.0f} ms"
+        f" a token); {format_duration(fast_s)} at {FAST_RATE_PER_S}; the pilot tells more"
+    )
+
+
+def _describe_cost(settings: RunSettings, expected_s: float) -> str:
+    """Return the cost of a run, to follow its duration; empty if the price is not known."""
+    price = settings.manifest.price_usd_per_hour
+    if price is None:
+        return ""
+    return f", {price * expected_s / HOUR_S:.2f} USD at {price:g} USD an hour"
+
+
 def _describe_duration(settings: RunSettings, plan: RunPlan, expected_s: float) -> str:
     """Return the expected duration with its basis, and the cost if the price is known."""
-    price = settings.manifest.price_usd_per_hour
-    cost = ""
-    if price is not None:
-        cost = f", {price * expected_s / HOUR_S:.2f} USD at {price:g} USD an hour"
+    cost = _describe_cost(settings, expected_s)
     basis = "as asked"
     if plan.rounds is not None:
         longest = max(entry.max_tokens for entry in plan.entries)

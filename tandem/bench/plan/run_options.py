@@ -50,6 +50,8 @@ SizeName = Literal["quick", "default", "full"]
 ApiName = Literal["chat", "completions"]
 ScheduleName = Literal["interleaved", "simultaneous"]
 
+SHARE_LIMITS = (0.5, 0.999)
+
 _INTEGER_LIMITS = {
     "turns": (1, MAX_COUNT),
     "sample": (1, MAX_COUNT),
@@ -64,11 +66,12 @@ _INTEGER_LIMITS = {
 }
 _NUMBER_LIMITS = {
     "temperature": TEMPERATURE_LIMITS,
-    "rate_per_s": RATE_LIMITS,
     "duration_s": (1e-3, 1e9),
     "restart_limit_s": (1e-3, 1e9),
     "price_usd_per_hour": PRICE_LIMITS,
+    "goodput_share": SHARE_LIMITS,
 }
+_LOAD_LIMITS = {"concurrency": (1, MAX_CONCURRENCY), "rate_per_s": RATE_LIMITS}
 _CHOICES = {
     "size": get_args(SizeName),
     "api": get_args(ApiName),
@@ -76,8 +79,11 @@ _CHOICES = {
     "schedule": get_args(ScheduleName),
     "mixed": (True, False),
     "ignore_eos": (True, False),
+    "knee": (True, False),
 }
 _EXCLUSIVE_FIELDS = (("rounds", "duration_s"), ("concurrency", "rate_per_s"))
+# what the search for a knee decides itself
+_KNEE_FIELDS = ("concurrency", "rate_per_s", "rounds", "duration_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +125,7 @@ class RunOptions:
         record: what else to record of servers that give it: `token_ids`, `logprobs`.
         llmperf_source: checkout of llmperf, for the eighth case of the suite `post`.
         concurrency: requests in flight, each value a separate load; None for that of the size.
-        rate_per_s: arrivals each second, in place of concurrency.
+        rate_per_s: arrivals each second, each value a separate load, in place of concurrency.
         schedule: `interleaved` measures one server at a time, `simultaneous` all at once.
         rounds: number of rounds; if None 4, or `starts` if that is more. Fewer than 4 give no
             verdict.
@@ -134,6 +140,9 @@ class RunOptions:
         seed: of orders, arrivals and sampling.
         warm_up: requests of warm-up for each server; None until it is stable.
         timeouts: limits of a request in seconds: `connect_s`, `first_token_s`, `gap_s`, `whole_s`.
+        knee: search the highest rate of each server at which enough requests keep the limits of
+            `goodput`, in place of loads and rounds.
+        goodput_share: share of the requests for `knee`; None for 0.95.
         goodput: limit of each metric for a good answer, in the metric's unit, such as `{"ttft_ms":
             500}`.
         placement: name of a server to a word for where it runs; kept in every record.
@@ -171,7 +180,7 @@ class RunOptions:
     record: Collection[str] = frozenset()
     llmperf_source: Path | str | None = None
     concurrency: Sequence[int] | None = None
-    rate_per_s: float | None = None
+    rate_per_s: Sequence[float] | None = None
     schedule: ScheduleName = "interleaved"
     rounds: int | None = None
     duration_s: float | None = None
@@ -184,6 +193,8 @@ class RunOptions:
     seed: int = 0
     warm_up: int | None = None
     timeouts: Mapping[str, float] = field(default_factory=dict)
+    knee: bool = False
+    goodput_share: float | None = None
     goodput: Mapping[str, float] = field(default_factory=dict)
     placement: Mapping[str, str] = field(default_factory=dict)
     price_usd_per_hour: float | None = None
@@ -208,6 +219,7 @@ class RunOptions:
         for first, second in _EXCLUSIVE_FIELDS:
             if getattr(self, first) is not None and getattr(self, second) is not None:
                 raise refuse_option(second, getattr(self, second), f"{first} or {second}, not both")
+        self._check_knee()
         self._freeze()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -309,17 +321,30 @@ class RunOptions:
             raise refuse_option("model", self.model, names)
 
     def _check_loads(self) -> None:
-        if self.concurrency is None:
+        for name, limits in _LOAD_LIMITS.items():
+            values = getattr(self, name)
+            if values is None:
+                continue
+            if not isinstance(values, Sequence) or isinstance(values, str) or not values:
+                noun = "whole numbers" if name == "concurrency" else "numbers"
+                raise refuse_option(name, values, f"a tuple of {noun} {_format_range(limits)}")
+            for value in values:
+                _check_number(name, value, limits, is_whole=name == "concurrency")
+
+    def _check_knee(self) -> None:
+        if not self.knee:
+            if self.goodput_share is not None:
+                raise refuse_option("goodput_share", self.goodput_share, "a share beside knee=True")
             return
-        allowed = f"a tuple of whole numbers from 1 to {MAX_CONCURRENCY}"
-        if (
-            not isinstance(self.concurrency, Sequence)
-            or isinstance(self.concurrency, str)
-            or not self.concurrency
-        ):
-            raise refuse_option("concurrency", self.concurrency, allowed)
-        for value in self.concurrency:
-            _check_number("concurrency", value, (1, MAX_CONCURRENCY), is_whole=True)
+        if not self.goodput:
+            raise refuse_option("goodput", dict(self.goodput), "a limit beside knee=True")
+        for name in _KNEE_FIELDS:
+            if getattr(self, name) is not None:
+                allowed = "None beside knee=True, which decides it"
+                raise refuse_option(name, getattr(self, name), allowed)
+        for name, value in {"schedule": "interleaved", "repeats": 1, "starts": 1}.items():
+            if getattr(self, name) != value:
+                raise refuse_option(name, getattr(self, name), f"{value!r} beside knee=True")
 
     def _check_restarts(self) -> None:
         if not isinstance(self.restart, str | Mapping):
@@ -356,6 +381,8 @@ class RunOptions:
                 value = frozenset(value)
             elif isinstance(value, Mapping):
                 value = freeze_value(value)
+            elif entry.name == "rate_per_s" and value is not None:
+                value = tuple(dict.fromkeys(map(float, value)))
             elif isinstance(value, Sequence) and not isinstance(value, str):
                 value = tuple(dict.fromkeys(value))
             object.__setattr__(self, entry.name, value)
@@ -398,8 +425,12 @@ def _check_number(
         or not limits[0] <= value <= limits[1]
     ):
         noun = "a whole number" if is_whole else "a number"
-        low, high = (f"{limit:f}".rstrip("0").rstrip(".") for limit in limits)
-        raise refuse_option(name, value, f"{noun} from {low} to {high}")
+        raise refuse_option(name, value, f"{noun} {_format_range(limits)}")
+
+
+def _format_range(limits: tuple[float, float]) -> str:
+    low, high = (f"{limit:f}".rstrip("0").rstrip(".") for limit in limits)
+    return f"from {low} to {high}"
 
 
 def _check_words(name: str, value: Any) -> None:

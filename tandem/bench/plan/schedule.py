@@ -28,18 +28,18 @@ FEWEST_ROUNDS = 4
 
 
 class LoadLevel(msgspec.Struct, frozen=True, kw_only=True):
-    """Load of a class: a concurrency or a rate; the other is None."""
+    """Load of a class: a concurrency or a rate; both are None before a knee is searched."""
 
     concurrency: int | None = None
     rate_per_s: float | None = None
 
     def __str__(self) -> str:
         """Return the load as progress shows it."""
-        return (
-            f"concurrency {self.concurrency}"
-            if self.concurrency
-            else f"{self.rate_per_s:g} requests/s"
-        )
+        if self.concurrency:
+            return f"concurrency {self.concurrency}"
+        if self.rate_per_s is None:
+            return "rates up to the knee"
+        return f"{self.rate_per_s:.4g} requests/s"
 
 
 class ArmLoad(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from tandem.bench.load.host import read_host
+from tandem.bench.plan.knee_search import GOODPUT_SHARE, ROUNDS
 from tandem.bench.plan.request_plan import RunPlan, plan_blocks
 from tandem.bench.plan.restart_options import RESTART_LIMIT_S
 from tandem.bench.plan.run_options import RunOptions, parse_synthetic
@@ -132,13 +133,14 @@ def complete_options(
         "thinking": options.thinking,
         "temperature": options.temperature,
         "max_tokens": options.max_tokens,
-        "rate_per_s": options.rate_per_s,
-        "rounds": _choose_rounds(options),
-        "control_rounds": options.control_rounds,
+        "rates_per_s": tuple(options.rate_per_s or ()),
+        "rounds": ROUNDS if options.knee else _choose_rounds(options),
+        "control_rounds": 0 if options.knee else options.control_rounds,
         "starts": options.starts,
         "repeats": options.repeats,
         "prompts_per_class": options.prompts_per_class,
-        "mixed": options.mixed,
+        "mixed": options.mixed or options.knee,
+        "goodput_share": (options.goodput_share or GOODPUT_SHARE) if options.knee else None,
         "duration_s": options.duration_s,
         "time_outs": Timeouts(**options.timeouts),
         "goodput": dict(options.goodput) or None,
@@ -275,7 +277,8 @@ def build_settings(
     ]
     sizes = {"max_tokens": min(limits, default=None), "prompts_per_class": size.prompts_per_class}
     fields = {**fields, **{name: fields.get(name) or value for name, value in sizes.items()}}
-    if concurrency is None and fields.get("rate_per_s") is None:
+    is_open = fields.get("rates_per_s") or fields.get("goodput_share")
+    if concurrency is None and not is_open:
         concurrency = size.concurrency
     return RunSettings(manifest=draft_manifest(**fields), suites=suites, concurrency=concurrency)
 

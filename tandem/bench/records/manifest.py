@@ -180,12 +180,16 @@ class PlanTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WarmUpEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Warm-up requests of an arm; `stable` is None if their number was fixed."""
+    """Warm-up requests of an arm; `stable` is None if their number was fixed.
+
+    `request_s` is the mean duration of a good request of full length, in seconds; None if none was.
+    """
 
     requests: int
     failed: int = 0
     stable: bool | None = None
     duration_s: float | None = None
+    request_s: float | None = None
 
 
 EndReason = Literal["done", "interrupted", "failed", "duration", "paused"]
@@ -205,12 +209,13 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     if time limits the run; `rounds` excludes `control_rounds`, and `control_round_numbers` returns
     the numbers of those; `starts` is the number of starts of each server with a restart command, of
     which `restarts.jsonl` has a line for each after the first; `mixed` says that a turn has all
-    classes; `resumed` has one clock for each --resume; `notes` are sentences for a reader of the
-    figures. `simulated` says whether an arm is simulated; None if no arm is and an arm is unknown.
-    `flags` has the options of the first command, each with its values. `environment` and
-    `experiment` are the declared ones of the servers, `instance_type` that of the environment's
-    nodes; None if the user gave addresses of servers. `run` is the given id of the run, e.g. by
-    `tandem run`; None without one.
+    classes; `goodput_share` is the share of requests that must keep `goodput` in a search for the
+    knee, None in other runs; `resumed` has one clock for each --resume; `notes` are sentences for a
+    reader of the figures. `simulated` says whether an arm is simulated; None if no arm is and an
+    arm is unknown. `flags` has the options of the first command, each with its values.
+    `environment` and `experiment` are the declared ones of the servers, `instance_type` that of the
+    environment's nodes; None if the user gave addresses of servers. `run` is the given id of the
+    run, e.g. by `tandem run`; None without one.
     """
 
     schema: int
@@ -231,13 +236,14 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float = 0.0
     max_tokens: int | None = None
     concurrency: tuple[int, ...] = ()
-    rate_per_s: float | None = None
+    rates_per_s: tuple[float, ...] = ()
     rounds: RoundCount
     control_rounds: ControlRoundCount = 0
     starts: Annotated[int, msgspec.Meta(ge=1, le=MAX_STARTS)] = 1
     repeats: int = 1
     prompts_per_class: int | None = None
     mixed: bool = False
+    goodput_share: float | None = None
     duration_s: float | None = None
     time_outs: Timeouts | None = None
     clock: ClockReading

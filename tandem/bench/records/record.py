@@ -30,6 +30,10 @@ JSON_NULL = msgspec.Raw(b"null")
 # the name or the arguments of a tool or function; `empty` a choice with tokens (or an unknown
 # number) but none of these; `end` a finish_reason and no output; `usage` no choice.
 ChunkKind = Literal["role", "text", "reasoning", "empty", "end", "usage", "tool"]
+# Parts of a search for the knee whose requests are in no figure: the pilot's turns, and the warm-up
+# at the start of each turn.
+TurnPart = Literal["pilot", "pilot_warm_up", "warm_up"]
+
 # what the model wrote
 OUTPUT_KINDS: frozenset[ChunkKind] = frozenset({"text", "reasoning", "tool"})
 
@@ -100,6 +104,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         suite, prompt_id: name of the prompt's suite, and the prompt's id there.
         round: round of the schedule, from 0.
         repeat: repeat of the same prompt inside the round, from 0.
+        part: of a search for the knee that is in no figure; None for a request that is.
         slot: index of this arm's turn inside the round (ABBA: 0 to 3).
         concurrency: requests in flight; None in an open loop.
         rate_per_s: requests started each second; None in a closed loop.
@@ -143,6 +148,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     prompt_id: str
     round: SmallNumber = 0
     repeat: SmallNumber = 0
+    part: TurnPart | None = None
     slot: SmallNumber = 0
     concurrency: SmallNumber | None = None
     rate_per_s: float | None = None

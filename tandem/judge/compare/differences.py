@@ -75,6 +75,12 @@ def find_common_parts(before: RequestTable, after: RequestTable) -> CommonParts:
                 "its records have neither prompts nor tokens",
                 "compare runs of tandem bench run",
             )
+        if table.run.goodput_share is not None:
+            raise _build_error(
+                table,
+                "it searched a knee, and shares no load with another run",
+                "compare two servers in one search: --baseline and --variant",
+            )
     if run_id(before.run) == run_id(after.run):
         raise _build_error(after, "this is the same run, or a copy of it", "name two runs")
     earlier_arms = _list_arms(before)

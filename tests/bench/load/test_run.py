@@ -189,7 +189,11 @@ def test_a_worker_does_not_wait_for_hours(tmp_path, monkeypatch):
 
 def test_an_open_loop_keeps_its_times_on_slow_servers(tmp_path):
     ran = measure(
-        tmp_path, {"code": list("abcdefgh")}, schedules=[SLOW], concurrency=None, rate_per_s=100.0
+        tmp_path,
+        {"code": list("abcdefgh")},
+        schedules=[SLOW],
+        concurrency=None,
+        rates_per_s=(100.0,),
     )
     due = {record.request_id: record.due_s for record in ran.records}
 
@@ -275,6 +279,18 @@ def test_rounds_end_with_the_time_and_blocks_stay_whole(tmp_path):
     assert ran.outcome.reason == ran.manifest["ended"]["reason"] == "duration"
     assert set(counts.values()) == {4}
     assert counts["a", 1] == counts["b", 1]
+
+
+def test_one_server_alone_is_sent_no_request_after_the_time(tmp_path):
+    slow = Schedule(ttft_ms=100, step_ms=1, tokens=2)
+    ran = measure(
+        tmp_path, {"code": list("abcdefghijklmnop")}, schedules=[slow], rounds=0, duration_s=0.4
+    )
+
+    first_s = min(record.start_s for record in ran.records)
+    assert ran.outcome.reason == "duration"
+    assert len(ran.records) < 16
+    assert all(record.start_s - first_s <= 0.4 for record in ran.records)
 
 
 @pytest.mark.parametrize("line_count", [None, 3], ids=["whole", "cut short"])

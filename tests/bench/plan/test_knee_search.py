@@ -63,6 +63,21 @@ def test_load_that_cannot_be_sent_ends_a_pilot_without_a_rate() -> None:
     assert {count.turn.round for count in counts} == {PILOT_ROUND}
 
 
+def test_turn_that_was_late_once_is_sent_again() -> None:
+    late_rates: list[float] = []
+
+    def count_turn(turn: KneeTurn) -> KneeTurnCount:
+        count = count_below(5.0, turn)
+        is_late = turn.rate_per_s == 4.0 and not late_rates
+        late_rates.extend([turn.rate_per_s] if is_late else [])
+        return count._replace(is_late=is_late)
+
+    counts = run_search(("a",), count_turn)
+
+    assert [count.turn.rate_per_s for count in counts[:5]] == [1.0, 2.0, 4.0, 4.0, 8.0]
+    assert max(count.turn.round for count in counts) == ROUNDS
+
+
 def test_server_that_keeps_no_limit_ends_its_pilot_when_idle() -> None:
     counts = run_search(("a",), lambda turn: KneeTurnCount(turn, 112, 0, 2.0))
 

@@ -152,7 +152,7 @@ def test_a_prompt_may_lower_the_most_tokens(flag, own, count):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_arrivals_are_the_same_for_every_arm(seed):
-    turns = plan(seed=seed, concurrency=None, rate_per_s=5.0).round(0)
+    turns = plan(seed=seed, concurrency=None, rates_per_s=(5.0,)).round(0)
     by_arm = {arm: [turn.arrivals_s for turn in turns if turn.arms == (arm,)] for arm in "ab"}
     assert sorted(by_arm["a"]) == sorted(by_arm["b"])
     assert all(turn.arrivals_s for turn in turns)
@@ -161,7 +161,7 @@ def test_arrivals_are_the_same_for_every_arm(seed):
 def test_arrivals_are_a_poisson_process_at_the_stated_rate():
     times = (
         0.0,
-        *plan(("a",), {"code": 4000}, concurrency=None, rate_per_s=5.0).round(0)[0].arrivals_s,
+        *plan(("a",), {"code": 4000}, concurrency=None, rates_per_s=(5.0,)).round(0)[0].arrivals_s,
     )
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
 
@@ -177,3 +177,8 @@ def test_a_plan_by_the_clock_has_no_end():
     assert [turn.round for turn in itertools.islice(run_plan.turns(), 12)] == [0] * 4 + [1] * 4 + [
         2
     ] * 4
+
+
+def test_each_rate_is_a_load_of_its_own():
+    blocks = plan(concurrency=None, rates_per_s=(0.5, 2.0)).blocks
+    assert [block.load.rate_per_s for block in blocks] == [0.5, 2.0]

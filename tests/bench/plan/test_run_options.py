@@ -70,8 +70,18 @@ def make_options(**options: Any) -> RunOptions:
         ({"record": ("tokens",)}, "record: 'tokens'; allowed: token_ids, logprobs"),
         ({"concurrency": 4}, "concurrency: 4; allowed: a tuple of whole numbers from 1 to 4096"),
         ({"concurrency": (0,)}, "concurrency: 0; allowed: a whole number from 1 to 4096"),
-        ({"rate_per_s": float("nan")}, "rate_per_s: nan; allowed: a number from 0.000001 to 1"),
-        ({"concurrency": (4,), "rate_per_s": 1.0}, "rate_per_s: 1.0; allowed: concurrency or"),
+        ({"rate_per_s": 2.0}, "rate_per_s: 2.0; allowed: a tuple of numbers from 0.000001 to 1"),
+        ({"rate_per_s": (float("nan"),)}, "rate_per_s: nan; allowed: a number from 0.000001 to 1"),
+        (
+            {"concurrency": (4,), "rate_per_s": (1.0,)},
+            "rate_per_s: (1.0,); allowed: concurrency or",
+        ),
+        ({"knee": True}, "goodput: {}; allowed: a limit beside knee=True"),
+        (
+            {"knee": True, "goodput": {"ttft_ms": 1}, "rounds": 4},
+            "rounds: 4; allowed: None beside knee=True",
+        ),
+        ({"goodput_share": 0.9}, "goodput_share: 0.9; allowed: a share beside knee=True"),
         ({"rounds": True}, "rounds: True; allowed: a whole number"),
         ({"timeouts": {"gap": 1.0}}, "timeouts['gap']: 1.0; allowed: a number above 0 of conn"),
         ({"timeouts": (1.0,)}, "timeouts: (1.0,); allowed: a mapping"),
@@ -124,7 +134,7 @@ def list_settings(settings: RunSettings) -> dict[str, Any]:
         ({"temperature": 1}, ("--temperature", "1")),
         ({"record": ("token_ids", "logprobs")}, ("--record", "token-ids,logprobs")),
         ({"concurrency": [1, 8, 1]}, ("--concurrency", "1,8,1")),
-        ({"rate_per_s": 2}, ("--rate", "2")),
+        ({"rate_per_s": (2, 0.5, 2)}, ("--rate", "2,0.5")),
         ({"schedule": "simultaneous"}, ("--schedule", "simultaneous")),
         ({"rounds": 6}, ("--rounds", "6")),
         ({"duration_s": 90}, ("--duration", "90s")),
@@ -135,6 +145,10 @@ def list_settings(settings: RunSettings) -> dict[str, Any]:
         ({"warm_up": 0}, ("--warm-up", "0")),
         ({"timeouts": {"gap_s": 9.0}}, ("--timeouts", "gap:9")),
         ({"goodput": {"ttft_ms": 500}}, ("--goodput", "ttft_ms:500")),
+        (
+            {"knee": True, "goodput_share": 0.9, "goodput": {"ttft_ms": 5}},
+            ("--knee", "--goodput-share", "0.9", "--goodput", "ttft_ms:5"),
+        ),
         ({"placement": {"draft": "second-half"}}, ("--placement", "draft=second-half")),
         ({"price_usd_per_hour": 35.76}, ("--price", "35.76")),
         ({"synthetic": "64/8", "sample": 4}, ("--synthetic", "64/8", "--sample", "4")),
@@ -220,5 +234,5 @@ def test_a_changed_copy_is_checked_too():
 
 
 def test_a_number_of_numpy_can_be_stored():
-    manifest = complete_options(make_options(rate_per_s=np.float64(2.5))).manifest
-    assert json.loads(msgspec.json.encode(manifest))["rate_per_s"] == 2.5
+    manifest = complete_options(make_options(price_usd_per_hour=np.float64(2.5))).manifest
+    assert json.loads(msgspec.json.encode(manifest))["price_usd_per_hour"] == 2.5

@@ -22,6 +22,7 @@ BEFORE = run("base", "spec")
         (BEFORE, "the same run"),
         (run("other", "third"), "no arm in common"),
         (run("base", "spec", seed=2, generator="llmperf"), "neither prompts nor tokens"),
+        (run("base", "spec", seed=2, goodput_share=0.95), "it searched a knee"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(after, words):
