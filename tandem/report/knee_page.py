@@ -38,6 +38,7 @@ from tandem.report.page import CHARTS_FOLDER
 _CURVE_STEPS = 40  # places of a drawn curve
 _HEIGHT_PX = 300
 _NO_CURVE = "No round was measured, so there is no curve."
+_LEGEND = {"symbolOpacity": 1, "symbolStrokeWidth": 2}
 _HEADS = ("Arm", "Requests/s", "Good", "Of", "Share", "Share by the curve")
 
 
@@ -113,7 +114,7 @@ def build_knee_spec(finding: KneeFinding, width: int) -> VegaSpec:
     arms = [arm for arm in finding.arms if arm.points][: len(LINE_LOOKS)]
     looks = {fmt.shorten_text(arm.arm): look for arm, look in zip(arms, LINE_LOOKS, strict=False)}
     color, dash, shape = (
-        encode_nominal("series", dict(zip(looks, scale, strict=True)), title=None)
+        encode_nominal("series", dict(zip(looks, scale, strict=True)), title=None, legend=_LEGEND)
         for scale in zip(*looks.values(), strict=True)
     )
     place = {"x": _encode_rate("rate"), "y": _encode_share("share")}
