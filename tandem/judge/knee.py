@@ -39,6 +39,7 @@ FILE = "knee.json"
 CONFIDENCE = 0.95
 FEWEST_TURNS = 3  # of a round; a round with fewer that were sent in time is left out
 FEWEST_ROUNDS = 3  # of an interval: two rounds leave Student's t one degree of freedom
+MAX_EXTRAPOLATION = 1.15  # as close as a pilot comes; a curve is not trusted farther out
 _SLOPE_LIMITS = (0.1, 300.0)  # of the logit, for each factor of e in the rate
 _PRIOR_MISSES = 0.02  # of each turn, so a turn without a miss has a logarithm
 
@@ -74,10 +75,10 @@ class ArmKnee(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         arm: name of the arm.
-        word: `found`; `above` or `below` if the curve crosses the share outside the measured rates;
-            `too few rounds` before an interval is possible; `too fast to send` if the server keeps
-            the share at the highest rate that this machine can send; `not reached` if it keeps the
-            share at no rate.
+        word: `found`; `above` or `below` if the curve crosses the share far outside the measured
+            rates; `too few rounds` before an interval is possible; `too fast to send` if the server
+            keeps the share at the highest rate that this machine can send; `not reached` if it
+            keeps the share at no rate.
         rate_per_s: the knee; None without one.
         pilot_rate_per_s: result of the pilot; None without one.
         bound_per_s: the highest rate that kept the share, or the lowest that did not, where there
@@ -264,9 +265,9 @@ def _check_range(
     """
     if late_rate is not None and knee.value >= late_rate:
         return "too fast to send", max((rate for rate in rates if rate < late_rate), default=0.0)
-    if knee.value < rates[0]:
+    if knee.value < rates[0] / MAX_EXTRAPOLATION:
         return "below", rates[0]
-    if knee.value > rates[-1]:
+    if knee.value > rates[-1] * MAX_EXTRAPOLATION:
         return "above", rates[-1]
     return ("too few rounds" if knee.low is None else "found"), None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tandem.bench.plan.knee_search import KneeSearch, KneeTurn, KneeTurnCount
+from tandem.bench.plan.knee_search import RATE_FACTORS, KneeSearch, KneeTurn, KneeTurnCount
 from tandem.judge.knee import KneeFinding, find_knees
 
 SLOPE = 12.0
@@ -63,3 +63,20 @@ def test_server_that_keeps_no_limit_has_no_knee() -> None:
 
     assert finding.arms[0].word == "not reached"
     assert finding.arms[0].rate_per_s is None
+
+
+@pytest.mark.parametrize(("knee", "word"), [(3.6, "found"), (5.0, "above"), (1.5, "below")])
+def test_knee_far_outside_the_measured_rates_is_a_bound(knee: float, word: str) -> None:
+    rates = [2.5 * factor for factor in RATE_FACTORS]  # 1.9 to 3.25
+    pilot = KneeTurn("a", 2.5, 0, 0, 28)
+    counts = [
+        KneeTurnCount(pilot._replace(rate_per_s=2.4), 112, 112, 1.0),
+        KneeTurnCount(pilot._replace(rate_per_s=2.6, slot=1), 112, 0, 1.0),
+    ]
+    for round_ in range(1, 7):
+        for slot, rate_per_s in enumerate(rates):
+            miss = math.exp(SLOPE * math.log(rate_per_s / knee)) / 19
+            turn = KneeTurn("a", rate_per_s, round_, slot, 28)
+            counts.append(KneeTurnCount(turn, 448, round(448 / (1 + miss)), 1.0))
+
+    assert find_knees(("a",), counts, 0.95, {}).arms[0].word == word
