@@ -113,8 +113,10 @@ def act(
 
 
 def become(principal: RolePrincipal, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = principal.client("s3", principal.url)
-    monkeypatch.setattr("tandem.artifacts.store.boto3.client", lambda *_, **__: client)
+    for name, value in principal.environment().items():
+        monkeypatch.setenv(name, value)
+    # the session of the test before has its credentials
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
 
 
 @pytest.mark.endpoint
