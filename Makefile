@@ -210,18 +210,29 @@ record-real: setup ## record again what real vLLM servers send: tests/bench/stre
 
 # --no-deps: the lock names all that the servers need; mock-llm is an npm package, of an exact version
 .venv-others/.ready: benchmarks/foreign/requirements.txt .venv/.ready
-	@echo "==> llama.cpp's server, xpyd-sim and mock-llm into .venv-others (360 MB, a minute)"
+	@echo "==> llama.cpp's server, four mock servers and litellm into .venv-others (660 MB, two minutes)"
 	$(PYTHON) -m venv .venv-others
 	.venv-others/bin/pip install -qq --no-deps --require-hashes -r $<
 	$(BIN)/npm install --prefix .venv-others --no-save --package-lock=false --no-audit --no-fund --loglevel=error \
 		@dwmkerr/mock-llm@0.1.29
 	@touch $@
 
-others: setup .venv-others/.ready ## measure servers of others (llama.cpp, xpyd-sim, mock-llm); under ten minutes; RECORD=1
+others: setup .venv-others/.ready ## measure servers of others (llama.cpp, four mocks, a litellm proxy); under 15 minutes; RECORD=1
 	$(BIN)/python benchmarks/foreign_servers.py $(if $(RECORD),--record)
+
+# --no-deps: the lock names all that guidellm needs; torch's CPU build is of PyTorch's own index
+.venv-guidellm/.ready: benchmarks/guidellm-requirements.txt
+	@echo "==> guidellm into .venv-guidellm (about 1.2 GB)"
+	$(PYTHON) -m venv .venv-guidellm
+	.venv-guidellm/bin/pip install -qq --no-compile --no-deps --require-hashes -r $<
+	@touch $@
+
+.PHONY: side-by-side
+side-by-side: setup .venv-guidellm/.ready .venv-aiperf/.ready ## measure one simulated server by Tandem, guidellm and aiperf, beside its log
+	$(BIN)/python benchmarks/load.py --only side-by-side --write
 
 release: setup ## write a release: VERSION=0.2.0 into pyproject.toml and CHANGELOG.md, checksums into build/release
 	$(BIN)/python -m supply.release "$(VERSION)"
 
 clean: ## remove what setup made
-	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-lm-eval .venv-lm-eval-image .venv-lock .venv-look .venv-others .venv-real .venv-run .venv-site .venv-tools .venv-llmperf node_modules cdk.out build
+	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-guidellm .venv-lm-eval .venv-lm-eval-image .venv-lock .venv-look .venv-others .venv-real .venv-run .venv-site .venv-tools .venv-llmperf node_modules cdk.out build

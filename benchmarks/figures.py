@@ -80,6 +80,7 @@ MEASURED = {
     "bursts": "make bench-load",
     "capacity": "make bench-load",
     "make others": "make others",
+    "side-by-side": "make side-by-side",
 }
 
 

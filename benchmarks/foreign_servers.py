@@ -1,9 +1,9 @@
 """Measure servers that share no code with Tandem by `tandem bench run`; `make others`.
 
-llama.cpp's own server, plain and with n-gram drafts, xpyd-sim and mock-llm run on loopback, 288
-requests a run. The table gives each server's own name, how many requests failed or were retried,
-and Tandem's TPOT next to the server's own log. The program prints the table and writes it into
-docs/accuracy.md, between its two markers.
+llama.cpp's own server, plain and with n-gram drafts, xpyd-sim, mock-llm, fakellm, llmock, and a
+litellm proxy in front of llmock run on loopback, 288 requests a run. The table gives each server's
+own name, how many requests failed or were retried, and Tandem's TPOT next to the server's own log.
+The program prints the table and writes it into docs/other-servers.md, between its two markers.
 
 Exit codes: 0 done; 1 a request failed or is missing, or a TPOT is more than 2 % off the server's
 log; 3 a server is not available or does not run.
@@ -28,6 +28,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -46,6 +47,7 @@ from tandem.bench.records.record import RequestRecord, read_records
 
 HERE = ROOT / "benchmarks" / "foreign"
 ENVIRONMENT = ROOT / ".venv-others"
+BIN = ENVIRONMENT / "bin"
 MOCK_LLM = ENVIRONMENT / "node_modules" / "@dwmkerr" / "mock-llm"
 SUITE = ROOT / "benchmarks" / "real_prompts.jsonl"
 # mock-llm refuses a question with quotation marks
@@ -53,6 +55,7 @@ COUNT = "Repeat: one two three one two three one two three"
 COPY = 'Copy this JSON exactly: {"name": "Ada", "tags": ["one", "two", "one", "two", "one", "two"]}'
 STREAMS = ROOT / "tests" / "bench" / "streams" / "foreign"
 FIGURES = "make others"
+PACKAGES = ("fakellm=", "litellm=", "llm-", "llmock=", "xllamacpp=", "xpyd")
 PROMPTS = 16
 REQUESTS = 288  # of each run: its prompts in all rounds, of all arms, control round included
 LIMIT = 0.02  # of TPOT, against a server's own log
@@ -73,16 +76,17 @@ class ForeignServer(NamedTuple):
 
     Args:
         name: the arm's.
-        command: starts it; {port} and {folder} stand for their values.
-        log: file of its log in the run's folder.
+        command: starts it, as in a shell. {port}, {host}, {folder} of the run, {bin} and {here} of
+            this program's files stand for their values, in the variables too.
+        log: file of its log in the run's folder; "" for what it prints.
         read_tpots_ms: reads the time per output token of each request, in order, from the server's
             own log; None if the server keeps no log.
-        environment: variables; {port} stands for the port.
+        environment: variables; the name of a server that runs already stands for its address.
     """
 
     name: str
-    command: tuple[str, ...]
-    log: str
+    command: str
+    log: str = ""
     read_tpots_ms: Callable[[Path], list[float]] | None = None
     environment: Mapping[str, str] = {}
 
@@ -98,6 +102,7 @@ class Measurement(NamedTuple):
         concurrency: requests in flight.
         classes: of the suite; PROMPTS come from them in equal parts.
         question: the prompt of its recorded stream.
+        behind: servers that the measured ones ask, and that are not measured.
     """
 
     name: str
@@ -107,6 +112,7 @@ class Measurement(NamedTuple):
     concurrency: int
     classes: Sequence[str] = ("structured", "open-ended")
     question: str = COPY
+    behind: tuple[ForeignServer, ...] = ()
 
 
 def read_llama_cpp_log(path: Path) -> list[float]:
@@ -127,36 +133,41 @@ def read_xpyd_sim_log(path: Path) -> list[float]:
     ]
 
 
-def _describe_llama_cpp(name: str, *mode: str) -> ForeignServer:
-    command = (
-        str(ENVIRONMENT / "bin" / "python"),
-        str(HERE / "llama_cpp_server.py"),
-        "{port}",
-        *mode,
-    )
-    return ForeignServer(name, command, f"{name}.log", read_llama_cpp_log)
-
-
+LLAMA_CPP = "{bin}/python {here}/llama_cpp_server.py {port}"
+PLAIN = ForeignServer("plain", LLAMA_CPP, read_tpots_ms=read_llama_cpp_log)
+NGRAM = ForeignServer("ngram", f"{LLAMA_CPP} ngram", read_tpots_ms=read_llama_cpp_log)
 XPYD_SIM = ForeignServer(
     name="xpyd-sim",
-    command=(
-        str(ENVIRONMENT / "bin" / "xpyd-sim"),
-        *shlex.split("serve --model smollm2 --prefill-delay-ms 20 --decode-delay-per-token-ms 10"),
-        *("--host", HOST, "--port", "{port}", "--log-requests", "{folder}/requests.jsonl"),
-    ),
+    command="{bin}/xpyd-sim serve --model smollm2 --prefill-delay-ms 20"
+    " --decode-delay-per-token-ms 10 --host {host} --port {port}"
+    " --log-requests {folder}/requests.jsonl",
     log="requests.jsonl",
     read_tpots_ms=read_xpyd_sim_log,
 )
 MOCK_LLM_SERVER = ForeignServer(
     name="mock-llm",
-    command=("node", str(MOCK_LLM / "dist" / "main.js"), "--config", str(HERE / "mock-llm.yaml")),
-    log="mock-llm.log",
+    command="node {bin}/../node_modules/@dwmkerr/mock-llm/dist/main.js"
+    " --config {here}/mock-llm.yaml",
     environment={"HOST": HOST, "PORT": "{port}"},
+)
+FAKELLM = ForeignServer(
+    name="fakellm", command="{bin}/fakellm serve --port {port} --config {here}/fakellm.yaml"
+)
+LLMOCK = ForeignServer(
+    name="llmock",
+    command="{bin}/llmock serve --response-style varied --latency-ms 20 --stream-chunk-delay-ms 10"
+    " --host {host} --port {port}",
+)
+LITELLM = ForeignServer(
+    name="litellm",
+    command="{bin}/litellm --config {here}/litellm.yaml --host {host} --port {port}",
+    # its table of prices comes from the package, not from the network
+    environment={"UPSTREAM": "{llmock}/v1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
 )
 MEASUREMENTS = (
     Measurement(
         name="llama-cpp",
-        servers=(_describe_llama_cpp("plain"), _describe_llama_cpp("ngram", "ngram")),
+        servers=(PLAIN, NGRAM),
         model="smollm2",
         rounds=8,
         concurrency=1,
@@ -171,6 +182,16 @@ MEASUREMENTS = (
         classes=("open-ended",),
         question=COUNT,
     ),
+    Measurement(name="fakellm", servers=(FAKELLM,), model="gpt-4o", rounds=16, concurrency=4),
+    Measurement(name="llmock", servers=(LLMOCK,), model="gpt-4o", rounds=16, concurrency=4),
+    Measurement(
+        name="litellm",
+        servers=(LITELLM,),
+        model="gpt-4o",
+        rounds=16,
+        concurrency=4,
+        behind=(LLMOCK,),
+    ),
 )
 
 
@@ -183,7 +204,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--record", action="store_true", help="record a stream of each: tests/bench/streams/foreign"
     )
-    parser.add_argument("--no-docs", action="store_true", help="leave docs/accuracy.md as it is")
+    parser.add_argument(
+        "--no-docs", action="store_true", help="leave docs/other-servers.md as it is"
+    )
     options = parser.parse_args(argv)
     # so that servers are stopped on the way out
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(WORLD_FAILED))
@@ -213,24 +236,28 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def running(servers: Sequence[ForeignServer], folder: Path) -> Iterator[dict[str, str]]:
-    """Start servers, wait until they answer, yield their addresses by name, and stop them.
+def running(measurement: Measurement, folder: Path) -> Iterator[dict[str, str]]:
+    """Start servers, wait until they answer, yield addresses of the measured ones, and stop them.
 
     Raises:
         ForeignError: a server does not answer; the end of its output is in the text.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        yield {server.name: stack.enter_context(_start(server, folder)) for server in servers}
+        urls: dict[str, str] = {}
+        for server in (*measurement.behind, *measurement.servers):
+            urls[server.name] = stack.enter_context(_start(server, folder, urls))
+        yield {server.name: urls[server.name] for server in measurement.servers}
 
 
 @contextlib.contextmanager
-def _start(server: ForeignServer, folder: Path) -> Iterator[str]:
+def _start(server: ForeignServer, folder: Path, urls: Mapping[str, str]) -> Iterator[str]:
     port = find_free_port()
     programs = str(Path(sys.executable).parent)  # node is there
-    environment = {name: value.format(port=port) for name, value in server.environment.items()}
+    places = {"port": port, "host": HOST, "folder": folder, "bin": BIN, "here": HERE, **urls}
+    environment = {name: value.format(**places) for name, value in server.environment.items()}
     command = [sys.executable, str(HERE / "hold.py")]
-    command += [word.format(port=port, folder=folder) for word in server.command]
+    command += [word.format(**places) for word in shlex.split(server.command)]
     output = folder / f"{server.name}.log"
     with output.open("wb") as log:
         process = subprocess.Popen(
@@ -259,10 +286,26 @@ def _is_ready(process: subprocess.Popen[bytes], url: str) -> bool:
     deadline_s = time.monotonic() + READY_S
     while process.poll() is None and time.monotonic() < deadline_s:
         with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-            _DIRECT.open(f"{url}/v1/models", timeout=5).close()
+            read_owner(url)
             return True
         time.sleep(0.2)
     return False
+
+
+def read_owner(url: str) -> str | None:
+    """Return `owned_by` of a server's first model; None if it lists no models.
+
+    Raises:
+        urllib.error.URLError: the server does not serve yet.
+    """
+    try:
+        with _DIRECT.open(f"{url}/v1/models", timeout=5) as page:
+            owner: str | None = json.load(page)["data"][0].get("owned_by")
+    except urllib.error.HTTPError as refusal:
+        if refusal.code != HTTPStatus.NOT_FOUND:
+            raise
+        return None
+    return owner
 
 
 class Row(NamedTuple):
@@ -322,7 +365,7 @@ def measure(measurement: Measurement, folder: Path) -> list[Row]:
         f" {PROMPTS // len(measurement.classes)} --rounds {measurement.rounds} --warm-up 4"
         f" --concurrency {measurement.concurrency} --max-tokens 16"
     )
-    with running(measurement.servers, folder) as urls:
+    with running(measurement, folder) as urls:
         # its verdict does not matter here
         run_bench(urls, measurement.model, SUITE, folder / "run", flags)
     return read_rows(measurement, folder)
@@ -368,11 +411,11 @@ def read_logged_ms(server: ForeignServer, folder: Path, requests: int) -> float 
     """
     if server.read_tpots_ms is None:
         return None
-    tpots_ms = server.read_tpots_ms(folder / server.log)
+    log = folder / (server.log or f"{server.name}.log")
+    tpots_ms = server.read_tpots_ms(log)
     if len(tpots_ms) < requests:
         raise ForeignError(
-            f"{folder / server.log} holds {len(tpots_ms)} of {requests} requests: see how"
-            f" {server.name} writes it"
+            f"{log} holds {len(tpots_ms)} of {requests} requests: see how {server.name} writes it"
         )
     return _find_mean(tpots_ms[-requests:])
 
@@ -384,19 +427,28 @@ def _find_mean(values: Sequence[float]) -> float | None:
 
 def format_table(rows: Sequence[Row], command: Sequence[str], load: float) -> list[str]:
     """Return the document's generated part; `load`: the machine's before the first server."""
-    lines = (HERE / "requirements.txt").read_text().splitlines()
-    packages = [
-        line.partition(" ")[0] for line in lines if line.startswith(("xllamacpp", "xpyd", "llm-"))
-    ]
+    packages = read_versions(HERE / "requirements.txt", PACKAGES)
     version = json.loads((MOCK_LLM / "package.json").read_text())["version"]
-    versions = ", ".join(f"`{name}`" for name in (*packages, f"@dwmkerr/mock-llm=={version}"))
     moment = datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M")
     return [
         (
             f"`{shlex.join(command)}`, {moment} UTC, {describe_machine()}, load {load:.1f};"
-            f" {versions}."
+            f" {packages}, `@dwmkerr/mock-llm=={version}`."
         ),
         "",
+        *format_rows(rows),
+    ]
+
+
+def read_versions(lock: Path, names: tuple[str, ...]) -> str:
+    """Return the packages of a lock whose line begins with one of the names, with versions."""
+    lines = lock.read_text().splitlines()
+    return ", ".join(f"`{line.partition(' ')[0]}`" for line in lines if line.startswith(names))
+
+
+def format_rows(rows: Sequence[Row]) -> list[str]:
+    """Return the table of servers."""
+    return [
         (
             "| run | server | says of itself | requests | failed | asked again | mean TPOT ms:"
             " Tandem, its own log | off |"
@@ -422,10 +474,9 @@ def record_streams(measurement: Measurement, folder: Path) -> None:
         "stream_options": {"include_usage": True},
     }
     STREAMS.mkdir(parents=True, exist_ok=True)
-    with running(measurement.servers, folder) as urls:
+    with running(measurement, folder) as urls:
         for name, url in urls.items():
-            with _DIRECT.open(f"{url}/v1/models", timeout=5) as page:
-                owner = json.load(page)["data"][0].get("owned_by")
+            owner = read_owner(url)
             lines = asyncio.run(record_stream(url, CHAT, body, name))
             own_name = f"{measurement.name}_{name}" if len(urls) > 1 else name
             path = STREAMS / f"{own_name.replace('-', '_')}.jsonl"

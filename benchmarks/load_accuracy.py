@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import servers_apart
@@ -80,7 +80,14 @@ def compare_servers(folder: Path, concurrency: int) -> Iterator[Comparison]:
     with servers_apart.independent(folder) as server:
         yield from compare_figures("independent", server, folder, burst_prompts, concurrency)
 
-    knobs = {
+    prompts = [("open", f"Tell of the town with number {number}.") for number in range(requests)]
+    with servers_apart.simulator(folder, write_knobs(concurrency, TOKENS // 2)) as server:
+        yield from compare_figures("simulator", server, folder, prompts, concurrency)
+
+
+def write_knobs(concurrency: int, spread: int) -> dict[str, Any]:
+    """Return the simulator's knobs: bursts, and answers of TOKENS, give or take the spread."""
+    return {
         "law": "vllm",
         "num_speculative_tokens": 7,
         "step_ms": [STEP_MS],
@@ -88,12 +95,9 @@ def compare_servers(folder: Path, concurrency: int) -> Iterator[Comparison]:
         "prefill_ms_per_token": 0.0,
         "max_num_seqs": concurrency,
         "classes": {
-            "default": {"acceptance": 0.8, "output_tokens": TOKENS, "output_spread": TOKENS // 2}
+            "default": {"acceptance": 0.8, "output_tokens": TOKENS, "output_spread": spread}
         },
     }
-    prompts = [("open", f"Tell of the town with number {number}.") for number in range(requests)]
-    with servers_apart.simulator(folder, knobs) as server:
-        yield from compare_figures("simulator", server, folder, prompts, concurrency)
 
 
 def compare_figures(

@@ -195,32 +195,57 @@ def run_aiperf(
     Raises:
         BenchError: aiperf is not installed, or failed.
     """
+    summary = call_aiperf(server, load.list_prompts(), load.streams, load.tokens, folder)
+    lines = (folder / "run" / "profile_export_raw.jsonl").read_text().splitlines()
+    return dict(map(read_arrivals, lines)), float(summary["inter_token_latency"]["p50"])
+
+
+def call_aiperf(
+    server: servers_apart.Server,
+    prompts: Sequence[str],
+    concurrency: int,
+    max_tokens: int,
+    folder: Path,
+) -> dict[str, Any]:
+    """Send each prompt once by aiperf; return its summary; `folder` / "run" has what it exports.
+
+    Raises:
+        BenchError: aiperf is not installed, or failed.
+    """
     home = write_tokenizer()
-    prompts = folder / "prompts.jsonl"
-    prompts.write_text(
-        "".join(json.dumps({"text": prompt}) + "\n" for prompt in load.list_prompts())
-    )
+    suite = folder / "prompts.jsonl"
+    suite.write_text("".join(json.dumps({"text": prompt}) + "\n" for prompt in prompts))
     flags = (
-        f"profile -m {server.model} --url {server.url} --input-file {prompts} --concurrency"
-        f" {load.streams} --request-count {load.streams} --extra-inputs max_tokens:{load.tokens}"
+        f"profile -m {server.model} --url {server.url} --input-file {suite} --concurrency"
+        f" {concurrency} --request-count {len(prompts)} --extra-inputs max_tokens:{max_tokens}"
         f" --output-artifact-dir {folder / 'run'} {AIPERF_FLAGS}"
     )
+    call_tool([str(AIPERF / "bin" / "aiperf"), *shlex.split(flags)], folder, home)
+    summary: dict[str, Any] = json.loads(
+        (folder / "run" / "profile_export_aiperf.json").read_text()
+    )
+    return summary
+
+
+def call_tool(command: Sequence[str], folder: Path, home: Path) -> None:
+    """Run another project's tool to its end, without a network; `home` has its tokenizer.
+
+    Raises:
+        BenchError: it failed; the end of what it printed is in the text.
+    """
     environment = os.environ | {
         "HF_HOME": str(home),
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
     }
-    command = [str(AIPERF / "bin" / "aiperf"), *shlex.split(flags)]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise BenchError(
-            f"aiperf ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-1000:]}"
+            f"{Path(command[0]).name} ended with {done.returncode}:\n"
+            f"{done.stdout[-1000:]}{done.stderr[-1000:]}"
         )
-    lines = (folder / "run" / "profile_export_raw.jsonl").read_text().splitlines()
-    summary = json.loads((folder / "run" / "profile_export_aiperf.json").read_text())
-    return dict(map(read_arrivals, lines)), float(summary["inter_token_latency"]["p50"])
 
 
 def read_arrivals(line: str) -> tuple[str, list[float]]:

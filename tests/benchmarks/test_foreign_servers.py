@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
+import urllib.error
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -21,6 +25,7 @@ from foreign_servers import (
     measure,
     read_llama_cpp_log,
     read_logged_ms,
+    read_owner,
     read_xpyd_sim_log,
 )
 
@@ -81,7 +86,7 @@ def logging(folder: Path, requests: int) -> ForeignServer:
     """A server whose log holds answers of one token that took 10, 11, 12, ... ms."""
     lines = [{"output_tokens": 1, "total_ms": 10.0 + number} for number in range(requests)]
     (folder / "log").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    return ForeignServer(name="s", command=(), log="log", read_tpots_ms=read_xpyd_sim_log)
+    return ForeignServer(name="s", command="", log="log", read_tpots_ms=read_xpyd_sim_log)
 
 
 def test_log_that_lacks_requests_is_refused(tmp_path: Path) -> None:
@@ -90,14 +95,28 @@ def test_log_that_lacks_requests_is_refused(tmp_path: Path) -> None:
 
 
 def test_server_that_cannot_run_says_what_it_printed(tmp_path: Path) -> None:
-    command = (sys.executable, "-c", "print('no such weights')")
-    broken = ForeignServer(name="broken", command=command, log="broken.log")
+    command = shlex.join([sys.executable, "-c", "print('no such weights')"])
+    broken = ForeignServer(name="broken", command=command)
     with pytest.raises(
         ForeignError, match=r"broken does not answer; run `make others`.*\nno such weights"
     ):
         measure(
             Measurement(name="m", servers=(broken,), model="m", rounds=1, concurrency=1), tmp_path
         )
+
+
+@pytest.mark.parametrize(("status", "ready"), [(404, True), (503, False)])
+def test_server_that_lists_no_models_is_ready_and_one_that_loads_is_not(
+    monkeypatch: pytest.MonkeyPatch, status: int, ready: bool
+) -> None:
+    class Refusing:
+        def open(self, url: str, **_: float) -> None:
+            raise urllib.error.HTTPError(url, status, "", Message(), None)
+
+    monkeypatch.setattr("foreign_servers._DIRECT", Refusing())
+    refusal = contextlib.nullcontext() if ready else pytest.raises(urllib.error.HTTPError)
+    with refusal:
+        assert read_owner("http://127.0.0.1:1") is None
 
 
 def test_held_server_and_its_children_end_with_their_starter() -> None:

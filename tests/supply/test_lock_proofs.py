@@ -13,7 +13,11 @@ from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_path, read_l
 from supply.make_locks import GLIBC, TARGETS, is_marker_true, list_tags
 
 # a GB each, for each target
-LARGE = {"benchmarks/aiperf-requirements.in", "rehearsal/vllm_cpu/requirements.in"}
+LARGE = {
+    "benchmarks/aiperf-requirements.in",
+    "benchmarks/guidellm-requirements.in",
+    "rehearsal/vllm_cpu/requirements.in",
+}
 Target = tuple[tuple[int, int], str]
 BIN = Path(sys.executable).parent
 pytestmark = [
