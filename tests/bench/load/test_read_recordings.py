@@ -153,3 +153,9 @@ def test_mock_llm_ends_with_text_and_without_usage():
         "stop",
     )
     assert answer.text == "Repeat: one two three one two three one two three"
+
+
+def test_litellm_gives_usage_beside_an_empty_delta_and_it_counts():
+    answer = answered("foreign/litellm")
+    assert [chunk.kind for chunk in answer.chunks][-2:] == ["end", "empty"]
+    assert (answer.completion_tokens, answer.counted_by, answer.error) == (26, "usage", None)
