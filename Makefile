@@ -210,7 +210,7 @@ record-real: setup ## record again what real vLLM servers send: tests/bench/stre
 
 # --no-deps: the lock names all that the servers need; mock-llm is an npm package, of an exact version
 .venv-others/.ready: benchmarks/foreign/requirements.txt .venv/.ready
-	@echo "==> llama.cpp's server, four mock servers and litellm into .venv-others (660 MB, two minutes)"
+	@echo "==> llama.cpp's server, four mock servers and litellm into .venv-others (680 MB, two minutes)"
 	$(PYTHON) -m venv .venv-others
 	.venv-others/bin/pip install -qq --no-deps --require-hashes -r $<
 	$(BIN)/npm install --prefix .venv-others --no-save --package-lock=false --no-audit --no-fund --loglevel=error \
