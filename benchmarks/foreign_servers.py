@@ -211,7 +211,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # so that servers are stopped on the way out
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(WORLD_FAILED))
     load = os.getloadavg()[0]
-    folder: Path = options.out / datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%SZ")
+    folder: Path = options.out.resolve() / datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%SZ")
     rows: list[Row] = []
     try:
         for measurement in MEASUREMENTS:
