@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2, a to
 HEADER_VALUE = re.compile(r"[^\x00-\x1f\x7f]*[^\x00-\x20\x7f]")
 API_KEY = re.compile(r"[\x21-\x7e]+")
 _SECRET_WORDS = re.compile("(?i)auth|key|token|secret|cookie|credential|password|signature")
+_SEPARATORS = re.compile("[ ;,=]+")
 OWNED_HEADERS = frozenset(
     {
         "accept",
@@ -105,10 +107,30 @@ class ServerAccess:
 
         Values of fewer than `LEAST_MASKED` characters stay: they are parts of usual words.
         """
-        for value in (self.api_key or "", *self.headers.values()):
-            if len(value) >= LEAST_MASKED:
-                content = content.replace(value.encode(), MASK)
+        for secret in self._list_secrets():
+            content = content.replace(secret.encode(), MASK)
+            if b"\\" in content:
+                content = _compile_escaped(secret).sub(MASK, content)
         return content
+
+    def _list_secrets(self) -> list[str]:
+        """Return what to hide, the longest first: of `Bearer KEY` servers repeat KEY alone."""
+        secrets = {self.api_key or "", *self.headers.values()}
+        for name, value in self.headers.items():
+            if is_secret_header(name):
+                secrets.update(_SEPARATORS.split(value))
+        return sorted(filter(_is_long, secrets), key=len, reverse=True)
+
+
+def _is_long(secret: str) -> bool:
+    return len(secret) >= LEAST_MASKED
+
+
+@lru_cache(maxsize=64)
+def _compile_escaped(secret: str) -> re.Pattern[bytes]:
+    """Return what finds a secret in JSON: servers may escape any character, as `/` or `+`."""
+    signs = (rb"(?:\\?%s|\\u(?i:%04x))" % (re.escape(sign.encode()), ord(sign)) for sign in secret)
+    return re.compile(b"".join(signs))
 
 
 NO_ACCESS = ServerAccess()

@@ -40,3 +40,21 @@ def test_long_secrets_are_hidden_and_short_ones_are_words():
     access = ServerAccess(api_key="key-0123456", headers={"a": "one", "b": "value-of-b"})
     content = b"one key-0123456 and value-of-b"
     assert access.mask_values(content) == b"one [hidden] and [hidden]"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        rb'{"message": "bad key sk-a/b+c\"d0123"}',
+        rb'{"message": "bad key sk-a\/b\u002Bc\u0022d0123"}',
+    ],
+)
+def test_a_key_is_hidden_in_json_that_escapes_its_characters(said):
+    access = ServerAccess(api_key='sk-a/b+c"d0123')
+    assert access.mask_values(said) == b'{"message": "bad key [hidden]"}'
+
+
+def test_the_key_in_a_header_is_hidden_without_its_scheme_too():
+    access = ServerAccess(headers={"Authorization": "Bearer sk-0123456789"})
+    content = b"Bearer sk-0123456789, sk-0123456789"
+    assert access.mask_values(content) == b"[hidden], [hidden]"
