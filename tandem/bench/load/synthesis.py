@@ -241,7 +241,8 @@ async def fit_words(
         count_tokens: the server's count of a prompt with these words.
 
     Raises:
-        FitError: MAX_TRIALS did not meet the wanted tokens, or one word is too many.
+        FitError: MAX_TRIALS did not meet the wanted tokens, one word is too many, or all words
+            are too few.
     """
     words = list(words)
     low = 0
@@ -256,7 +257,7 @@ async def fit_words(
             low = size
         else:
             high = size
-        if high == 1:
+        if high == 1 or low == len(words):
             break
         if high - low == 1:
             del words[low]  # it is the step over the wanted tokens

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from tandem.bench.suites.file_row import FileRow
@@ -25,6 +25,7 @@ QUOTE_CHANGE = "a quote inside a cell is written twice"
 # prose has a space after its comma, and more words; pandas leaves the name of its first column
 # empty, or calls it "Unnamed: 0"
 _COLUMN_NAME = re.compile(r"([^\W\d][\w.():/-]*( [\w.()/-]+){0,2})?")
+_SIGN_LINE = re.compile(r"\Asep=.(?=\r?\n)")  # Excel's first line may name the sign between cells
 # a line that is one of these words alone is the head of a table with one column
 _LONE_COLUMNS = frozenset({"prompt", "prompts", "question", "instruction", "text", "query"})
 
@@ -69,21 +70,26 @@ def _has_columns(text: str, head: TableHead) -> bool:
     if is_prose or not all(map(_COLUMN_NAME.fullmatch, head.columns)):
         return False
     try:
-        records = list(islice(_open_table(rest, head.delimiter), CHECKED_RECORDS))
+        records = list(itertools.islice(_open_table(rest, head.delimiter), CHECKED_RECORDS))
     except csv.Error:
         return False
-    return {len(cells) for cells in records if cells} == {width}
+    return {len(cells) for cells in records if not _is_blank(cells)} == {width}
+
+
+def _is_blank(cells: Sequence[str]) -> bool:
+    """Return whether a record has no text, as Excel writes an empty row."""
+    return not any(map(str.strip, cells))
 
 
 def _read_head(table: Iterator[list[str]]) -> list[str]:
     """Return the first record that is not blank."""
-    return next(filter(None, table), [])
+    return next(itertools.filterfalse(_is_blank, table), [])
 
 
 def _open_table(text: str, delimiter: str) -> Any:
     """Return the csv module's reader, which counts lines."""
     csv.field_size_limit(sys.maxsize)  # a prompt may have more than 128 KiB
-    lines = io.StringIO(text, newline="")
+    lines = io.StringIO(_SIGN_LINE.sub("", text, count=1), newline="")
     return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
@@ -111,7 +117,7 @@ def read_table(text: str, head: TableHead, where: str, column: str | None) -> It
         except csv.Error as error:
             yield FileRow(place=place, fault=f"{error}: {QUOTE_CHANGE}")
             continue
-        if cells:
+        if not _is_blank(cells):
             yield _build_row(place, cells, head)
 
 

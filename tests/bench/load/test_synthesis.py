@@ -57,9 +57,10 @@ def test_words_are_fitted_to_any_count(counter, wanted):
     [
         (20, lambda words: 27 + len(words), "counts 28 in a prompt of 1 word$"),
         (40, lambda _: 10, "counts 10 in a prompt of"),
+        (1990, lambda _: 10, "counts 10 in a prompt of 4016 words$"),
         (41, lambda words: 2 * len(words), "counts 4. in a prompt of"),
     ],
-    ids=["template alone is longer", "no count", "even numbers alone"],
+    ids=["template alone is longer", "no count", "no count of all words", "even numbers alone"],
 )
 def test_a_size_that_no_prompt_has_is_said(wanted, count, words):
     with pytest.raises(FitError, match=words):

@@ -16,6 +16,8 @@ ROWS = {
     "numbers in a .json": ("a.json", "[1]", [("entry 1", 1)]),
     "numbers below a blank line": ("a.json", "\n [1,\n2]", [("entry 1", 1), ("entry 2", 2)]),
     "table of Excel": ("a", "prompt,kind,,\nHi,QA,,\n", None),
+    "table of Excel with empty rows": ("a", "prompt,kind\nHi,QA\n,\n , \n", None),
+    "table of Excel with its sign": ("a", "sep=;\r\nprompt;kind\r\nHi;QA\r\n", None),
     "a list a line": ("a", "[[1]]\n[[2]]\n", [("line 1", [[1]]), ("line 2", [[2]])]),
     "table by its cells": ("a", "prompt,kind\nHi,QA\n", None),
     "table by its name": ("a.CSV", "prompt\nHi\n", None),
