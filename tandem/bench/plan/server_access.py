@@ -180,7 +180,7 @@ def check_api_key(key: str) -> None:
     Raises:
         ValueError: it has a space, a control character or none of ASCII.
     """
-    if not API_KEY.fullmatch(key):
+    if not isinstance(key, str) or not API_KEY.fullmatch(key):
         raise ValueError("a key of visible ASCII characters, without spaces and without 'Bearer'")
 
 
@@ -195,7 +195,9 @@ def check_headers(headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
             raise ValueError("a header's name is letters, digits and '-'")
-        if not isinstance(value, str) or not HEADER_VALUE.fullmatch(value):
+        if not isinstance(value, str):
+            raise ValueError(f"the value of {name} is a text")  # noqa: TRY004 - of a user's value
+        if not HEADER_VALUE.fullmatch(value):
             raise ValueError(f"the value of {name} is empty or has a control character")
         if name.casefold() in OWNED_HEADERS:
             raise ValueError(f"{name} is set by Tandem itself")
@@ -210,6 +212,8 @@ def check_extra_body(body: Mapping[str, Any]) -> None:
     if not isinstance(body, Mapping):
         raise ValueError("a mapping of fields to values")  # noqa: TRY004 - of a user's value
     for name in body:
+        if not isinstance(name, str):
+            raise ValueError("the name of a field is a text")  # noqa: TRY004 - of a user's value
         if name in OWNED_FIELDS:
             raise ValueError(f"{name!r} is set by Tandem: {OWNED_FIELDS[name]}")
     template = body.get("chat_template_kwargs", {})
@@ -227,6 +231,8 @@ def check_left_out(names: Collection[str]) -> None:
     Raises:
         ValueError: names what may be left out.
     """
+    if isinstance(names, str):
+        raise ValueError("a list of fields")  # noqa: TRY004 - of a user's value
     for name in names:
         if name not in OPTIONAL_FIELDS:
             raise ValueError(f"{name!r}; allowed: {', '.join(OPTIONAL_FIELDS)}")

@@ -46,6 +46,10 @@ def make_options(**options: Any) -> RunOptions:
             {"extra_body": {"seed": 1}},
             "extra_body: {'seed': 1}; allowed: 'seed' is set by Tandem: set it with --seed",
         ),
+        ({"api_key": {"draft": None}}, "api_key: its value is not shown; allowed: a key of"),
+        ({"headers": {"x-tries": 1}}, "headers: its value is not shown; allowed: the value of"),
+        ({"extra_body": {1: 2}}, "extra_body: {1: 2}; allowed: the name of a field is a text"),
+        ({"leave_out": "seed"}, "leave_out: 'seed'; allowed: a list of fields"),
         ({"leave_out": ("model",)}, "leave_out: ('model',); allowed: 'model'; allowed: max_tokens"),
         ({"speculates": {"draft": 0}}, "speculates['draft']: 0; allowed: a server of plain, draft"),
         (
