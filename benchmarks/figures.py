@@ -3,7 +3,7 @@
     python benchmarks/figures.py [--worlds]
 
 `make test` compares those of QUICK, which take seconds; this program compares the others, which
-take minutes, and with `--worlds` the table that takes an hour. A table of MEASURED comes from
+take minutes, and with `--worlds` those of virtual worlds, which take an hour. A table of MEASURED comes from
 servers or a machine, so nothing can compute it again. Invariant: every table between marks belongs
 to one of the four groups.
 """
@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 
 import coverage
+import knee
 import llmperf_comparison
 import real
 import real_records
@@ -59,6 +60,13 @@ def format_worlds() -> list[str]:
     return worlds.format_table(list(worlds.measure_rows(worlds.ROWS, 0, float(scale))))
 
 
+def format_knee() -> list[str]:
+    """Return the table of knees at the seeds of the page, and as many of them."""
+    ((runs, seed),) = re.findall(r"--runs (\d+) --seed (\d+)", read_between("knee"))
+    seeds = range(int(seed), int(seed) + int(runs))
+    return [*knee.HEAD, *(knee.measure_world(world, seeds)[0] for world in knee.WORLDS)]
+
+
 QUICK: Mapping[str, Callable[[], Iterable[str]]] = {
     theory.FIGURES: theory.format_table,
     theory.REAL_FIGURES: theory_real.format_table,
@@ -73,7 +81,10 @@ SLOW: Mapping[str, Callable[[], Iterable[str]]] = {
     "kubernetes": partial(format_upgrade, "kubernetes"),
     "coverage": format_coverage,
 }
-SLOWEST: Mapping[str, Callable[[], Iterable[str]]] = {"worlds": format_worlds}
+SLOWEST: Mapping[str, Callable[[], Iterable[str]]] = {
+    "worlds": format_worlds,
+    "knee": format_knee,
+}
 # the name of a table that servers or a machine gave -> the command that measures
 MEASURED = {
     "accuracy": "make bench-load",
@@ -104,7 +115,7 @@ def main() -> int:
     """Compare the slow tables with their pages; return 1 where one differs."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--worlds", action="store_true", help="the table of worlds too, which takes an hour"
+        "--worlds", action="store_true", help="the tables of virtual worlds too, which take an hour"
     )
     tables = SLOW | (SLOWEST if parser.parse_args().worlds else {})
     has_difference = False

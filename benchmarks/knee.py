@@ -195,6 +195,15 @@ def check_estimate(estimate: KneeRange | None, truth: float) -> tuple[bool, bool
     return is_within, estimate.low <= truth <= estimate.high
 
 
+HEAD = (
+    (
+        "| world | knee of a | of b | ratio | requests an arm | knee within 10 % | in its"
+        " interval | ratio within 10 % | in its interval |"
+    ),
+    "|---|---|---|---|---|---|---|---|---|",
+)
+
+
 def measure_world(world: KneeWorld, seeds: Sequence[int]) -> tuple[str, bool]:
     """Return the row of a world, and whether its shares hold; a run without a knee is a miss."""
     truths = [find_true_knee(world, settings) for settings in world.list_servers().values()]
@@ -233,11 +242,7 @@ def main() -> int:
             f" {describe_day()}:"
         ),
         "",
-        (
-            "| world | knee of a | of b | ratio | requests an arm | knee within 10 % | in its"
-            " interval | ratio within 10 % | in its interval |"
-        ),
-        "|---|---|---|---|---|---|---|---|---|",
+        *HEAD,
     ]
     has_missed = False
     prefixes = tuple(options.world or ("",))
