@@ -3,9 +3,9 @@
     python benchmarks/figures.py [--worlds]
 
 `make test` compares those of QUICK, which take seconds; this program compares the others, which
-take minutes, and with `--worlds` those of virtual worlds, which take an hour. A table of MEASURED comes from
-servers or a machine, so nothing can compute it again. Invariant: every table between marks belongs
-to one of the four groups.
+take minutes, and with `--worlds` those of virtual worlds, which take an hour. A table of MEASURED
+comes from servers or a machine, so nothing can compute it again. Invariant: every table between
+marks belongs to one of the four groups.
 """
 
 from __future__ import annotations
