@@ -195,6 +195,7 @@ def _declare_list(group: Group | str, metavar: str, read: Callable[[str], Any]) 
         converter=read_each(read),
         n_tokens=1,
         consume_multiple=1,
+        json_list=False,  # a value may begin with a bracket
         accepts_keys=False,
     )
 

@@ -183,6 +183,8 @@ def parse_restarts(flags: RunFlags, names: Sequence[str]) -> dict[str, str]:
     )
     if fault is not None:
         change = "give --restart and --rounds, and no more --starts than rounds"
+        if flags.starts == 1:
+            change = "add --starts 6, with which the verdict covers restarts"
         if fault.option == "restart":
             change = "name an arm; write a variable of the command as env NAME=VALUE COMMAND"
         raise build_flag_error(f"--{fault.option} {fault.value}", fault.allowed, change)

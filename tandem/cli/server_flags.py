@@ -189,6 +189,7 @@ def read_access(
     names = list(urls)
     variables = assign_words("--api-key-env", keys, names)
     _require_one_address(urls, keys)
+    _require_one_key(keys)
     header_words = assign_words("--header", headers, names)
     access = {}
     for name in names:
@@ -198,6 +199,19 @@ def read_access(
             problem = f"--api-key-env and --header Authorization, both of {name}"
             raise InputError(problem, change="give one of them")
     return access
+
+
+def _require_one_key(words: Sequence[ServerWord]) -> None:
+    """Refuse two keys of one server, or two for all.
+
+    Raises:
+        InputError: names the server.
+    """
+    owners = [word.arm for word in words]
+    for owner in owners:
+        if owners.count(owner) > 1:
+            whose = f"of {owner}" if owner else "for all arms"
+            raise InputError(f"two --api-key-env {whose}", change="drop one of them")
 
 
 def _require_one_address(urls: Mapping[str, str], words: Sequence[ServerWord]) -> None:

@@ -20,6 +20,7 @@ def parse_words(*words: str) -> dict[str, str]:
     ("words", "allowed"),
     [
         (["--starts=6"], "1, or more with a command"),
+        (["--restart=./b"], "2 or more: with 1 the command"),
         (["--restart=./b"], "never run"),
         (["--starts=6", "--restart=bsae=./b"], "a server of base, spec"),
         (["--starts=6", "--restart=./b", "--rounds=5"], "1 to 5, the number of rounds"),
@@ -49,3 +50,9 @@ def test_a_command_is_one_arms_or_that_of_all_others(words, commands):
 def test_a_variable_in_place_of_a_name_is_explained():
     with pytest.raises(InputError, match="env NAME=VALUE COMMAND"):
         parse_words("--starts", "6", "--restart", "CUDA_VISIBLE_DEVICES=0 ./b")
+
+
+def test_a_command_without_starts_is_told_how_many():
+    with pytest.raises(InputError) as refusal:
+        parse_words("--restart", "./b")
+    assert "add --starts 6" in refusal.value.change

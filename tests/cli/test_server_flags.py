@@ -68,6 +68,11 @@ def test_a_key_for_all_is_refused_for_two_addresses(servers, tmp_path, capsys):
     assert not servers.servers[0].posted
 
 
+def test_two_keys_of_one_server_are_refused(servers, tmp_path, capsys):
+    code = measure(servers, tmp_path, "--api-key-env", "a=KEY_A", "a=KEY_B")
+    assert (code, "two --api-key-env of a" in capsys.readouterr().err) == (2, True)
+
+
 def test_a_header_for_all_goes_to_two_addresses_with_a_note(servers, tmp_path, capsys):
     assert measure(servers, tmp_path, "--header", "X-Api-Key:env:KEY_A", "x-app:mine") == 0
     assert [list_values(server, "x-api-key") for server in servers.servers] == [{KEY_A}] * 2
@@ -196,7 +201,8 @@ def test_quality_takes_keys_too_and_sends_the_runs_fields(servers, tmp_path):
         ("--extra-body", 'b={"max_tokens": 1}', "limit answers with --max-tokens"),
         ("--extra-body", '{"ignore_eos": true}', "make answers equally long with --ignore-eos"),
         ("--extra-body", '{"stream": false}', "drop it from --extra-body"),
-        ("--extra-body", "[1]", "allowed: a JSON object"),
+        ("--extra-body", "[1]", "'[1]'; allowed: a JSON object"),
+        ("--extra-body", '[{"top_p": 0.5}]', "allowed: a JSON object"),
         ("--extra-body", "top_p=0.9", "'0.9'; allowed: a JSON object"),
         ("--extra-body", '{"top_p": 0.9', "is not JSON"),
         ("--extra-body", '{"top_p": NaN}', "not JSON: Out of range"),

@@ -43,6 +43,7 @@ from tandem.bench.load.request_deadline import RequestDeadline
 from tandem.bench.plan.run_options import ApiName
 from tandem.bench.plan.server_access import NO_ACCESS, ServerAccess
 from tandem.bench.records.manifest import ManifestArm, Timeouts
+from tandem.errors import InputError
 
 # vLLM closes idle connections after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE in vllm/envs.py)
 KEEP_ALIVE_S = 4.0
@@ -103,7 +104,13 @@ class CompletionClient:
         self._is_interrupted = False
 
     async def __aenter__(self) -> Self:
-        """Open the sessions; no connection yet."""
+        """Open the sessions; no connection yet.
+
+        Raises:
+            InputError: SSL_CERT_FILE names no certificates, which OpenSSL would not say.
+        """
+        if self.arm.url.startswith("https:"):
+            require_certificates(os.environ.get("SSL_CERT_FILE"))
         self._session = self._open_session(limit=self._limit, keepalive_timeout=KEEP_ALIVE_S)
         self._fresh_session = self._open_session(limit=0, force_close=True)
         return self
@@ -399,3 +406,21 @@ def describe_tls_error(error: aiohttp.ClientSSLError) -> tuple[str, str]:
         "connect",
         f"{address}: no TLS connection: {reason}; if the server has no TLS, use http://",
     )
+
+
+def require_certificates(path: str | None) -> None:
+    """Check that a file has certificates; None is OpenSSL's own.
+
+    Raises:
+        InputError: it cannot be read, or has none.
+    """
+    if not path:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except (OSError, ssl.SSLError) as error:
+        reason = error.strerror or "it has no certificate"
+        if isinstance(error, ssl.SSLError):
+            reason = "it has no certificate in PEM form"
+        change = "name a file of certificates in PEM form, or unset the variable"
+        raise InputError(f"{path}: {reason}", where="SSL_CERT_FILE", change=change) from error

@@ -11,8 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from independent_server import MODEL
 from plain_server import PlainAnswer, plain_server
+
+from tandem.bench.load.client import require_certificates
+from tandem.errors import InputError
 
 HERE = "IP:127.0.0.1"
 MODELS = PlainAnswer([json.dumps({"data": [{"id": MODEL}]}).encode()])
@@ -106,3 +110,13 @@ def test_http_to_a_server_with_tls_is_said(tmp_path):
     assert re.search(
         r"the address says http, and the server speaks https .*; name it as https://127", fault
     )
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_a_file_without_certificates_is_refused(content, tmp_path):
+    path = tmp_path / "authorities.pem"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError) as refusal:
+        require_certificates(str(path))
+    assert refusal.value.where == "SSL_CERT_FILE"
