@@ -4,7 +4,8 @@ Invariant: a pure function of the turns; nothing comes from an earlier estimate.
 measuring machine could not send is never a knee.
 
 The share of requests that keep every limit is one logistic curve of the logarithm of the rate: a
-maximum-likelihood fit over all turns of an arm, which never rises. The knee is where the curve
+maximum-likelihood fit over the turns of an arm, which never rises. Rates far beyond the knee are
+left out of it. The knee is where the curve
 falls through the wanted share. Requests of a turn depend on each other, because they share a queue.
 So the round is the unit: the interval is a jackknife over rounds with Student's t. The ratio of two
 arms is paired by round, because both arms get the same prompts and gaps.
@@ -41,6 +42,7 @@ FEWEST_TURNS = 3  # of a round; a round with fewer that were sent in time is lef
 FEWEST_ROUNDS = 3  # of an interval: two rounds leave Student's t one degree of freedom
 MAX_EXTRAPOLATION = 1.15  # as close as a pilot comes; a curve is not trusted farther out
 _SLOPE_LIMITS = (0.1, 300.0)  # of the logit, for each factor of e in the rate
+_FAR_MISSES = 5.0  # times as many as the share allows
 _PRIOR_MISSES = 0.02  # of each turn, so a turn without a miss has a logarithm
 
 KneeWord = Literal["found", "above", "below", "too few rounds", "too fast to send", "not reached"]
@@ -227,7 +229,7 @@ def find_arm_knee(counts: Sequence[KneeTurnCount], arm: str, share: float) -> Ar
         return _explain_pilot(arm, pilot)
 
     turns = list(itertools.chain.from_iterable(rounds.values()))
-    curve = _fit_turns(turns)
+    curve = _fit_turns(turns, share)
     knee = _estimate_range(*_resample_rounds(list(rounds.values()), share))
     rates = sorted({count.turn.rate_per_s for count in turns})
     word, bound_per_s = _check_range(knee, rates, _find_late_rate(counts, arm))
@@ -303,25 +305,48 @@ def _list_rounds(counts: Sequence[KneeTurnCount], arm: str) -> dict[int, list[Kn
     return {number: turns for number, turns in sorted(rounds.items()) if len(turns) >= FEWEST_TURNS}
 
 
-def _fit_turns(turns: Sequence[KneeTurnCount]) -> _RateCurve:
+def _fit_turns(turns: Sequence[KneeTurnCount], share: float) -> _RateCurve:
+    """Return the curve of turns, without the rates that say nothing about the knee."""
+    kept_turns = _select_turns(turns, share)
     return _RateCurve(
-        np.array([count.turn.rate_per_s for count in turns], float),
-        np.array([count.counted for count in turns], float),
-        np.array([count.good for count in turns], float),
+        np.array([count.turn.rate_per_s for count in kept_turns], float),
+        np.array([count.counted for count in kept_turns], float),
+        np.array([count.good for count in kept_turns], float),
     )
+
+
+def _select_turns(turns: Sequence[KneeTurnCount], share: float) -> Sequence[KneeTurnCount]:
+    """Return the turns up to the first rate that misses far more than the share allows.
+
+    Behind a cliff nearly all requests miss their limits, and the curve would bend to them: in
+    virtual time it put the knee 3 % too high.
+    """
+    by_rate: dict[float, list[KneeTurnCount]] = {}
+    for count in turns:
+        by_rate.setdefault(count.turn.rate_per_s, []).append(count)
+
+    kept_turns: list[KneeTurnCount] = []
+    for place, rate_per_s in enumerate(sorted(by_rate)):
+        own_turns = by_rate[rate_per_s]
+        kept_turns += own_turns
+        counted = sum(count.counted for count in own_turns)
+        misses = counted - sum(count.good for count in own_turns)
+        if place > 0 and misses > _FAR_MISSES * (1 - share) * counted:
+            break
+    return kept_turns
 
 
 def _resample_rounds(
     rounds: Sequence[Sequence[KneeTurnCount]], share: float
 ) -> tuple[float, NDArray[np.float64]]:
     """Return the logarithm of the knee, and its jackknife pseudo-values. Shapes: (rounds,)."""
-    whole = _fit_turns(list(itertools.chain.from_iterable(rounds))).find_log_rate(share)
+    whole = _fit_turns(list(itertools.chain.from_iterable(rounds)), share).find_log_rate(share)
     if len(rounds) < FEWEST_ROUNDS:
         return whole, np.empty(0)
     values = []
     for place in range(len(rounds)):
         others = itertools.chain(*rounds[:place], *rounds[place + 1 :])
-        without = _fit_turns(list(others)).find_log_rate(share)
+        without = _fit_turns(list(others), share).find_log_rate(share)
         values.append(len(rounds) * whole - (len(rounds) - 1) * without)
     return whole, np.array(values)
 
