@@ -280,12 +280,9 @@ def compute_tested_share(product: Sources, paths: list[Path]) -> float:
         parts = module.with_suffix("").parts
         folders = parts[1:-1] if parts[0] == "tandem" else parts[:-1]
         room = Path("tests", *folders)
-        near_tests = [
-            path
-            for path in used_modules
-            if path.parent == room or room in path.parents or path.parent in room.parents
-        ]
-        tested += any(".".join(parts) in used_modules[path] for path in near_tests)
+        name = ".".join(parts)
+        users = [path for path, names in used_modules.items() if name in names]
+        tested += any(room in path.parents or path.parent in room.parents for path in users)
     return percent(tested, len(modules))
 
 

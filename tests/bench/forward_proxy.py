@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
+
+from plain_server import listen_in_thread
 
 READ_BYTES = 65536
 
@@ -66,22 +67,6 @@ class ForwardProxy:
 def forward_proxy() -> Iterator[ForwardProxy]:
     """Run a proxy beside the test."""
     proxy = ForwardProxy()
-    ready = threading.Event()
-    stop = asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def listen() -> None:
-        loops.append(asyncio.get_running_loop())
-        async with await asyncio.start_server(proxy.serve, "127.0.0.1", 0) as listening:
-            proxy.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-            ready.set()
-            await stop.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(listen()))
-    thread.start()
-    try:
-        assert ready.wait(10)
+    with listen_in_thread(proxy.serve) as port:
+        proxy.url = f"http://127.0.0.1:{port}"
         yield proxy
-    finally:
-        loops[0].call_soon_threadsafe(stop.set)
-        thread.join(10)

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import ssl
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 PIECE = b"x" * 65536
@@ -68,15 +68,26 @@ def plain_server(
 ) -> Iterator[PlainServer]:
     """Run a server beside the test."""
     server = PlainServer(answers, tls)
+    with listen_in_thread(server.answer, tls) as port:
+        server.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+        yield server
+
+
+@contextlib.contextmanager
+def listen_in_thread(
+    answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[int]:
+    """Answer connections in a thread of their own; give the port."""
     ready = threading.Event()
     stop = asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []
+    ports: list[int] = []
 
     async def listen() -> None:
         loops.append(asyncio.get_running_loop())
-        async with await asyncio.start_server(server.answer, "127.0.0.1", 0, ssl=tls) as listening:
-            port = listening.sockets[0].getsockname()[1]
-            server.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+        async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls) as listening:
+            ports.append(listening.sockets[0].getsockname()[1])
             ready.set()
             await stop.wait()
 
@@ -84,7 +95,7 @@ def plain_server(
     thread.start()
     try:
         assert ready.wait(10)
-        yield server
+        yield ports[0]
     finally:
         loops[0].call_soon_threadsafe(stop.set)
         thread.join(10)
