@@ -97,9 +97,7 @@ def _estimate_attainment(
     table = pairing.table
     for variant in table.variants:
         arms = (table.baseline, variant)
-        bar_reason = comparability.explain_invalidity(pairing, *arms)
-        if controls.void:
-            bar_reason = f"void: {controls.void[0]}"
+        bar_reason = comparability.explain_bar(pairing, controls, *arms)
         noise = _pool_noise(pairing, arms)
         for load, codes in pairing.group_loads().items():
             difference = _compare_shares(pairing, arms, codes, noise)
@@ -119,10 +117,8 @@ def _estimate_attainment(
             reason = bar_reason or verdict_reason.explain_few_rounds(round_count)
             floor = _measure_floor(pairing, codes)
             draft = _add_figures(draft, difference, difference.estimate, floor)
-            if reason:
-                yield _AttainmentEstimate(replace(draft, why=reason), None)
-            else:
-                yield _AttainmentEstimate(draft, difference.estimate)
+            estimate = None if reason else difference.estimate
+            yield _AttainmentEstimate(replace(draft, why=reason), estimate)
 
 
 def _pool_noise(pairing: RequestPairing, arms: tuple[str, str]) -> RoundNoise:

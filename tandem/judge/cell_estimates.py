@@ -109,9 +109,7 @@ class SpeedUpEstimator:
     @cached_property
     def _run_bar_reason(self) -> str:
         """Why no cell of the run may be judged; empty if they may be."""
-        if self.controls.void:
-            return f"void: {self.controls.void[0]}"
-        return comparability.explain_invalidity(self.pairing, *self._arms)
+        return comparability.explain_bar(self.pairing, self.controls, *self._arms)
 
     @cached_property
     def _failures(self) -> comparability.CellFailures:

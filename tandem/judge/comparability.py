@@ -26,6 +26,7 @@ from scipy import special
 from tandem.bench.figures.columns import BoolArray, IntArray
 from tandem.bench.figures.request_table import UNKNOWN, RequestTable
 from tandem.judge.pairs import RequestPairing
+from tandem.judge.schema import RunControls
 
 RARE_P = 0.05
 FAR_SHARE = 0.05
@@ -195,6 +196,13 @@ def count_content(pairing: RequestPairing, arm: str) -> ContentCounts:
     words = [table.contents[code] for code in table.content[mask].tolist()]
     broken = Counter(word for word in words if word in BROKEN_CONTENT)
     return ContentCounts(arm, len(words), broken)
+
+
+def explain_bar(pairing: RequestPairing, controls: RunControls, baseline: str, variant: str) -> str:
+    """Return why nothing of a variant may be judged; empty if it may be."""
+    if controls.void:
+        return f"void: {controls.void[0]}"
+    return explain_invalidity(pairing, baseline, variant)
 
 
 def explain_invalidity(pairing: RequestPairing, baseline: str, variant: str) -> str:

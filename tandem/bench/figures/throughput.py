@@ -84,15 +84,16 @@ def _add_throughput(metrics: TurnMetrics, table: RequestTable) -> None:
     """Add system_output_tokens_per_s and, with limits, goodput_per_s and goodput_share."""
     turns = table.turn_groups
     tokens = np.where(table.failed, 0.0, np.nan_to_num(table.tokens))
+    limit_masks = table.limit_masks()
     for groups in (turns, turns.rename(map(TurnKey.pool_classes, turns.keys))):
         busy_s = compute_busy_s(groups.codes, table.start_s, table.end_s, len(groups.keys))
         rates = _TurnRates(metrics, groups, busy_s)
         rates.add("system_output_tokens_per_s", tokens, _find_uncounted(table))
         if table.run.goodput:
-            rates.add("goodput_per_s", *table.limit_masks())
+            rates.add("goodput_per_s", *limit_masks)
             request_counts = groups.sum(np.ones(len(table)))
             shares = _TurnRates(metrics, groups, request_counts)
-            shares.add("goodput_share", *table.limit_masks())
+            shares.add("goodput_share", *limit_masks)
 
 
 @dataclass(frozen=True)
