@@ -13,7 +13,7 @@ CHECKED := build/check.txt
 REHEARSED := build/run
 REHEARSE := $(BIN)/python -m rehearsal.run --env $(ENV) --experiment $(EXPERIMENT)
 
-.PHONY: help setup demo test proof conform check render golden deploy-local rehearse-run docs lock audit look bench bench-artifacts bench-load llmperf coverage worlds theory upgrade-diff quality real record-real others site look-site release clean figures
+.PHONY: help setup demo test proof conform check render golden deploy-local rehearse-run docs lock audit look bench bench-artifacts bench-load llmperf usual-ways worlds theory upgrade-diff quality real record-real others site look-site release clean figures
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -189,13 +189,13 @@ quality: setup .venv-lm-eval/.ready ## run lm-eval against two real vLLM servers
 upgrade-diff: setup ## what two rehearsed upgrades change: the tables of docs/upgrade.md
 	$(BIN)/python benchmarks/upgrade_diff.py --write
 
-coverage: setup ## how often intervals hold, in virtual time: the table of docs/coverage.md
-	$(BIN)/python benchmarks/coverage.py --write
+usual-ways: setup ## how often the usual ways are wrong on the same runs: a table of docs/coverage.md
+	$(BIN)/python benchmarks/usual_ways.py --write
 
 figures: setup ## compare tables of docs/ with what their programs compute again, five minutes; WORLDS=1: an hour more
 	$(BIN)/python benchmarks/figures.py $(if $(WORLDS),--worlds)
 
-worlds: setup ## count words of reports in 35 worlds, an hour: the table of docs/coverage.md; SEED=S
+worlds: setup ## count words of reports in 44 worlds, an hour: the table of docs/coverage.md; SEED=S
 	$(BIN)/python benchmarks/worlds.py --write $(if $(SEED),--seed $(SEED))
 
 theory: setup ## hold the model of what speculation gives against published rows: docs/theory.md

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
-import coverage
 import knee
 import llmperf_comparison
 import real
@@ -29,6 +28,7 @@ import theory
 import theory_real
 import tuning
 import upgrade_diff
+import usual_ways
 import worlds
 from between_marks import read_between, wrapped
 
@@ -49,9 +49,10 @@ def format_upgrade(name: str) -> Iterable[str]:
     return upgrade_diff.describe_upgrade(*upgrade_diff.UPGRADES[name]())
 
 
-def format_coverage() -> list[str]:
-    """Return the tables of coverage at the seeds of the page."""
-    return coverage.compute_figures()[0].splitlines()
+def format_usual_ways() -> list[str]:
+    """Return the table of the usual ways at the seeds of the page, and as many of them."""
+    ((runs, seed),) = re.findall(r"--runs (\d+) --seed (\d+)", read_between(usual_ways.TABLE))
+    return list(usual_ways.format_table(int(runs), int(seed)))
 
 
 def format_worlds() -> list[str]:
@@ -79,7 +80,7 @@ QUICK: Mapping[str, Callable[[], Iterable[str]]] = {
 SLOW: Mapping[str, Callable[[], Iterable[str]]] = {
     "sdk": partial(format_upgrade, "sdk"),
     "kubernetes": partial(format_upgrade, "kubernetes"),
-    "coverage": format_coverage,
+    usual_ways.TABLE: format_usual_ways,
 }
 SLOWEST: Mapping[str, Callable[[], Iterable[str]]] = {
     "worlds": format_worlds,

@@ -40,6 +40,7 @@ FIRST_TOKEN_S = 0.5
 TOKEN_S = 0.045
 (CONCURRENCY,) = DEFAULT_SIZE.concurrency or ()
 ARMS = ("base", "spec")
+HALVES = ("first half", "second half")
 
 SHORTEST_ANSWER = 0.3
 """Least share of its limit that an answer fills; the shares are uniform from here to 1."""
@@ -132,6 +133,8 @@ class World:
         episodes_per_hour: of other work on the machine.
         has_cron: whether the machine has a job of the clock.
         start_spread: sd of the log factor that each start of a server has.
+        half_slowness: log by which a server is slower on the second half of its host. The arms run
+            on a half each, and change halves where they start again. Records then name the half.
         cold: share by which the variant is slower at the begin of the run.
         slow_share: share of the variant's requests that take `slow_times` as long.
         fail_share: share of the variant's requests that take `slow_times` as long and fail.
@@ -155,6 +158,7 @@ class World:
     episodes_per_hour: float = 0.0
     has_cron: bool = False
     start_spread: float = 0.0
+    half_slowness: float = 0.0
     cold: float = 0.0
     slow_share: float = 0.0
     fail_share: float = 0.0
@@ -240,6 +244,9 @@ def simulate_run(world: World, seed: int, shape: RunShape = DEFAULT_SHAPE) -> Re
     clocks = draw_clocks(world, plan.length_s, longest_s, rng)
     times = time_requests(plan, work.first_s, work.rest_s, clocks)
     table = _build_observations(shape, plan, times, work.is_failed)
+    if world.half_slowness:
+        order = np.argsort(times.end_s, kind="stable")
+        table = replace(table, placements=HALVES, placement=find_halves(plan, shape)[order])
     if world.ttft_limit_ms is None:
         return table
     run = msgspec.structs.replace(table.run, goodput={"ttft_ms": world.ttft_limit_ms})
@@ -338,7 +345,14 @@ def _draw_noise(
 
     starts = world.start_spread * rng.standard_normal((len(ARMS), int(plan.round.max()) + 1))
     log += starts[plan.server, plan.round if shape.restarts else 0]
+    log += world.half_slowness * find_halves(plan, shape)
     return log
+
+
+def find_halves(plan: RequestPlan, shape: RunShape) -> Codes:
+    """Return the half of the host, 0 or 1, that each request's server runs on."""
+    swaps = plan.round if shape.restarts else 0
+    return (plan.server + swaps) % len(HALVES)
 
 
 def draw_gains(world: World, count: int, rng: np.random.Generator) -> Values:

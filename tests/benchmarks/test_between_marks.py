@@ -45,7 +45,7 @@ def test_figures_without_a_page_are_refused() -> None:
 LLMPERF = [f"llmperf {name}" for name in ("comparison", "tokenizers", "machine")]
 
 
-@pytest.mark.parametrize("name", [*load.PARTS, "coverage", real.FIGURES, *LLMPERF])
+@pytest.mark.parametrize("name", [*load.PARTS, "usual ways", real.FIGURES, *LLMPERF])
 def test_one_page_has_one_place_for_each_benchmark(name: str) -> None:
     page = find_document(name).read_text()
     assert [page.count(f"{mark}\n") for mark in marks(name)] == [1, 1]
