@@ -173,8 +173,10 @@ def _parse_pairs(text: str, names: tuple[str, ...]) -> dict[str, float]:
     for part in text.split(","):
         name, _, value = part.partition(":")
         if name not in names or not re.fullmatch(r"\d{1,6}(\.\d+)?", value) or not float(value):
+            example = f"{names[0]}:500"
             raise ValueError(
-                f"{part!r}; allowed: NAME:NUMBER, a number above 0 of {', '.join(names)}"
+                f"{part!r}; allowed: NAME:NUMBER as in {example}, a number above 0 of"
+                f" {', '.join(names)}"
             )
         pairs[name] = float(value)
     return pairs

@@ -136,6 +136,9 @@ def _find_key(fields: Mapping[str, Any], column: str | None) -> str:
         raise RowError("`prompt` and `messages`: say which one, as in --prompt-column prompt")
     others = [key for key in (*RECORDED_KEYS, *QUESTION_KEYS) if fields.get(key) is not None]
     if not requests and not others:
+        for key in (*REQUEST_KEYS, *RECORDED_KEYS, *QUESTION_KEYS):
+            if key in fields:
+                raise RowError(f"`{key}` is null: write a prompt, or delete the row")
         raise RowError(
             f"no `prompt`, `messages` or `conversations`; its keys: {keys}:"
             " name the prompt's key with --prompt-column NAME"

@@ -142,7 +142,7 @@ def load_suite(
             if name == "post" and llmperf_source
             else suite
         )
-    if path.suffix != ".jsonl" and not path.exists():
+    if not name or (path.suffix != ".jsonl" and not path.exists()):
         change = _suggest_name(name, BUILT_IN, "name one of these, or the file by its path")
         problem = f"no suite and no file has this name; allowed: {', '.join(BUILT_IN)}, or a file"
         raise InputError(problem, where=name, change=change)

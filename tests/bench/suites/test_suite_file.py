@@ -174,6 +174,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "say which one, as in --prompt-column prompt",
     ),
     "blank": ('{"prompt": " "}', "`prompt` is empty: write a prompt, or delete the row"),
+    "null prompt": ('{"conversations": null}', "`conversations` is null: write a prompt"),
     "number": ('{"prompt": 5}', "`prompt` is neither a text nor a list of turns"),
     "token ids": ('{"prompt": [1, 2]}', "turn 1 is no object with a role and a text"),
     "null": ("null", "neither an object nor a text: write one a prompt"),
