@@ -72,10 +72,10 @@ def judge_speed_ups(
         overall += estimator.estimate_loads()
 
     attainment = judge_attainment(pairing, controls, margin=margin)
-    level_share = 1 - ATTAINMENT_SHARE if any(row.p is not None for row in attainment) else 1.0
+    has_limits = any(row.p is not None for row in attainment)
     drafts = [*(load.deciding for load in overall), *cells]
     estimates = [draft for draft in drafts if isinstance(draft, CellEstimate)]
-    decided_cells = _decide_cells(pairing, estimates, margin, level_share)
+    decided_cells = _decide_cells(pairing, estimates, margin, has_limits)
     verdicts = [
         next(decided_cells) if isinstance(draft, CellEstimate) else draft for draft in drafts
     ]
@@ -90,7 +90,7 @@ def judge_speed_ups(
 
 
 def _decide_cells(
-    pairing: RequestPairing, cells: Sequence[CellEstimate], margin: float, level_share: float
+    pairing: RequestPairing, cells: Sequence[CellEstimate], margin: float, has_limits: bool
 ) -> Iterator[CellVerdict]:
     """Yield the verdicts, with every test of the report taken into account.
 
@@ -98,9 +98,9 @@ def _decide_cells(
         pairing: the run.
         cells: the loads first.
         margin: as for `judge_speed_ups`.
-        level_share: of the level that these tests have.
+        has_limits: whether the report tests goodput limits too.
     """
-    tests = _adjust_tests(cells, level_share)
+    tests = _adjust_tests(cells, has_limits)
     p_values = tests.p_values.tolist()
     decisions = []
     tails = []
@@ -156,7 +156,7 @@ class _AdjustedTests(NamedTuple):
     tail_places: list[int]
 
 
-def _adjust_tests(cells: Sequence[CellEstimate], level_share: float) -> _AdjustedTests:
+def _adjust_tests(cells: Sequence[CellEstimate], has_limits: bool) -> _AdjustedTests:
     """Return the tests of cells, the loads first.
 
     A load of one class is that class: it is tested once, with the loads.
@@ -174,14 +174,16 @@ def _adjust_tests(cells: Sequence[CellEstimate], level_share: float) -> _Adjuste
         places.append(place)
         if place == len(own_p_values):
             own_p_values.append(cell.estimate.p)
-            weights.append(weigh_metric(cell.draft.metric))
+            weights.append(weigh_metric(cell.draft.metric, has_limits=has_limits))
     for cell in cells:
         tail_places.append(len(own_p_values))
         own_p_values += [tail.estimate.p for tail in cell.tails]
-        weights += [weigh_metric(cell.draft.metric)] * len(cell.tails)
+        weight = weigh_metric(cell.draft.metric, has_limits=has_limits)
+        weights += [weight] * len(cell.tails)
 
     is_overall = np.arange(len(weights)) < sum(cell.is_overall for cell in cells)
     test_weights = np.array(weights)
+    level_share = 1 - ATTAINMENT_SHARE if has_limits else 1.0
     p_values = adjust_groups(np.array(own_p_values), test_weights, is_overall, level_share)
     alphas = _find_alphas(p_values, test_weights, is_overall, level_share)
     return _AdjustedTests(p_values, alphas, places, tail_places)

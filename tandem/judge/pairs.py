@@ -33,6 +33,10 @@ _DECIDING_WEIGHT = 2.0
 """Part of the level of a test of DECIDING_METRIC, its tails included; a test of another metric has
 1 (decision 53)."""
 
+_DECIDING_WEIGHT_WITH_LIMITS = 4.0
+"""The same in a run with limits: what their tests take comes from the other metrics (decision
+61)."""
+
 JUDGED_METRICS = ("tpot_ms", DECIDING_METRIC, "ttft_ms", "output_tokens_per_s")
 """The metrics that have a cell in a verdict; each belongs to one request."""
 
@@ -56,9 +60,16 @@ def find_figures(table: RequestTable, metric: str) -> Values:
     return table.figures.get(metric, np.full(len(table), np.nan))
 
 
-def weigh_metric(metric: str) -> float:
-    """Return the weight of a test of a metric in `adjust_p_values`."""
-    return _DECIDING_WEIGHT if metric == DECIDING_METRIC else 1.0
+def weigh_metric(metric: str, *, has_limits: bool = False) -> float:
+    """Return the weight of a test of a metric in `adjust_p_values`.
+
+    Args:
+        metric: of the test.
+        has_limits: whether the report tests goodput limits too.
+    """
+    if metric != DECIDING_METRIC:
+        return 1.0
+    return _DECIDING_WEIGHT_WITH_LIMITS if has_limits else _DECIDING_WEIGHT
 
 
 class CellRequests(NamedTuple):
