@@ -120,14 +120,17 @@ def walk_schema_keys(
         record: the schema.
         path: dotted key path that it stands under.
         only_kind: the `kind` that its keys belong to.
-        with_groups: also yield, before its keys, each list of records in a section and each record
-            that may be null, whose limits and default no key of theirs says.
+        with_groups: also yield, before its keys, each list of records in a section, each record
+            that may be null, and each list that takes more than records: no key of theirs says
+            their limits and default.
     """
     for name, field in record.model_fields.items():
         key_path = f"{path}.{name}" if path else name
         members = list_record_types(field)
         is_list = str(field.annotation).startswith("tuple[")
-        if members and path and with_groups and (is_list or field.default is None):
+        is_mixed = is_list and not describe_allowed_values(field).startswith("a list, each a ")
+        is_group = is_mixed or (path and (is_list or field.default is None))
+        if members and with_groups and is_group:
             yield SchemaKey(path=key_path, only_kind=only_kind, field=field)
         for member in members:
             kind = get_args(member.model_fields["kind"].annotation)[0] if len(members) > 1 else None

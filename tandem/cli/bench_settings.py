@@ -317,7 +317,7 @@ def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
     return RunArms(
         arms=arms,
         fields=fields,
-        suites=experiment.suites,
+        suites=experiment.suite_names,
         most_tokens=experiment.max_output_tokens,
         goodput=experiment.goodput.list_limits() if experiment.goodput else None,
         concurrency=experiment.concurrency,

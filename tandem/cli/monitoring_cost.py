@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from tandem.bench.suites.suite import load_suite
+from tandem.bench.suites.suite import REAL, load_suite
 from tandem.cloudwatch_metrics import ALL_VALUES
 from tandem.declarations.budgets import compute_run_usd
 from tandem.declarations.document import YamlDocument
 from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.faults import SpecFault
+from tandem.declarations.suite_file import SuiteFile
 from tandem.declarations.workspace import Workspace
 from tandem.monitoring import alarms
 from tandem.monitoring.alarm import MAX_ALARMS
@@ -42,14 +43,19 @@ def build_scope(environment: Environment, experiments: Iterable[Experiment]) -> 
     """
     scopes = []
     for experiment in experiments:
-        suites = [load_suite(name) for name in experiment.suites]
-        suite_loads = set[int]().union(*(suite.defaults.concurrency for suite in suites))
-        concurrencies = sorted(experiment.concurrency or suite_loads)
-        classes = {suite.name: suite.classes for suite in suites}
+        classes = {}
+        suite_loads = set[int]()
+        for suite in experiment.suites:
+            if isinstance(suite, SuiteFile):
+                classes[suite.name] = tuple(suite.classes)
+                suite_loads.update(REAL.concurrency)
+            else:
+                built_in = load_suite(suite)
+                classes[suite] = built_in.classes
+                suite_loads.update(built_in.defaults.concurrency)
+        concurrencies = tuple(sorted(experiment.concurrency or suite_loads))
         scopes.append(
-            ExperimentScope(
-                experiment=experiment, suites=classes, concurrencies=tuple(concurrencies)
-            )
+            ExperimentScope(experiment=experiment, suites=classes, concurrencies=concurrencies)
         )
     return MonitoringScope(environment=environment, experiments=tuple(scopes))
 

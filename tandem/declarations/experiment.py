@@ -12,9 +12,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tandem.declarations.field_type import Label, Name, match_text
+from tandem.declarations.field_type import Digest, Label, Name, match_text
 from tandem.declarations.names import TASK_NAME_PATTERN, TASK_NAME_WORDS, model_slug
 from tandem.declarations.record import INTEGER_ONLY, SpecRecord
+from tandem.declarations.suite_file import DeclaredSuite, SuiteFile, find_suite_name
 
 Mode = Literal["none", "vanilla", "fused", "eagle", "eagle3", "medusa"]
 # what each mode drafts with; the others have no draft
@@ -40,7 +41,6 @@ Streams = Annotated[
 ]
 Loads = tuple[Streams, ...]
 TaskName = Annotated[str, match_text(TASK_NAME_PATTERN, TASK_NAME_WORDS)]
-Digest = Annotated[str, match_text(r"^[0-9a-f]{64}$", "a SHA-256, 64 hexadecimal digits")]
 CompilerLevel = Annotated[Literal[1, 2, 3], INTEGER_ONLY]
 CoreSize = Annotated[Literal[1, 2], INTEGER_ONLY]
 
@@ -239,8 +239,8 @@ class Experiment(SpecRecord):
     )
     variants: tuple[Variant, ...] = Field(min_length=1, description="what is compared")
     sweep: Sweep | None = Field(None, description="further variants, by draft and window")
-    suites: tuple[Literal["post", "real"], ...] = Field(
-        min_length=1, description="prompt suites of a run"
+    suites: tuple[DeclaredSuite, ...] = Field(
+        min_length=1, description="prompt suites of a run: ours by name, your own by file"
     )
     concurrency: Loads = Field((), description="closed loops of a run; empty: the bench's own, 4")
     goodput: GoodputLimits | None = Field(
@@ -259,6 +259,15 @@ class Experiment(SpecRecord):
     def all_variants(self) -> tuple[Variant, ...]:
         """Return the written variants, then the swept ones."""
         return self.variants + (self.sweep.variants() if self.sweep else ())
+
+    @property
+    def suite_names(self) -> tuple[str, ...]:
+        """The name of each suite in records, in order."""
+        return tuple(find_suite_name(suite) for suite in self.suites)
+
+    def list_suite_files(self) -> tuple[SuiteFile, ...]:
+        """Return the suites that are files."""
+        return tuple(suite for suite in self.suites if isinstance(suite, SuiteFile))
 
     def all_models(self) -> tuple[str, ...]:
         """Return the ids of the target and of every draft, each once, the target first."""

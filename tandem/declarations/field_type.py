@@ -33,6 +33,13 @@ def _refuse_session(arn: object) -> object:
     )
 
 
+def _refuse_pool(name: str) -> str:
+    """Refuse the class that pools all classes of a suite."""
+    if name == "all":
+        raise PydanticCustomError("pool", "the pool of all classes")
+    return name
+
+
 _CIDR = r"[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}"
 _PRINCIPAL = (
     r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]+$"
@@ -43,6 +50,8 @@ _REGISTRY = r"^[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-
 _KEY = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-[0-9a-f]{32}|[0-9a-f-]{36})$"
 _HUB = r"^https://[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*$"
 _FOLDER = r"^\.?[A-Za-z0-9_][A-Za-z0-9._-]*(/\.?[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
+_FILE = r"^([A-Za-z0-9_][A-Za-z0-9._-]*/)*[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$"
+_CLASS = r"^[a-z0-9][a-z0-9-]{0,31}$"
 _512_LETTERS = "the name of a secret, up to 512 letters, digits and / _ + = . @ -"
 _CLIENT_WORDS = "an IPv4 range such as 10.42.0.0/16, or the id of a security group, sg-..."
 _NAME_WORDS = "lower-case letters, digits and dashes, starting with a letter, at most 63"
@@ -98,9 +107,18 @@ RelativeFolder = Annotated[
     str, match_text(_FOLDER, "a relative folder, without `..`, blanks or end slash")
 ]
 SubscriberAddress = Annotated[str, match_text(r"^[!-~]{3,1024}$", _ADDRESS_WORDS)]
-PromptClass = Annotated[
-    str, match_text(r"^[a-z0-9][a-z0-9-]{0,31}$", "a prompt class of its suites, or all")
+ProjectFile = Annotated[
+    str,
+    Field(max_length=512),
+    match_text(_FILE, "a relative path with an ending, such as prompts/support.jsonl"),
 ]
+ClassName = Annotated[
+    str,
+    match_text(_CLASS, "a prompt class: at most 32 lower-case letters, digits and -, not all"),
+    AfterValidator(_refuse_pool),
+]
+PromptClass = Annotated[str, match_text(_CLASS, "a prompt class of its suites, or all")]
+Digest = Annotated[str, match_text(r"^[0-9a-f]{64}$", "a SHA-256, 64 hexadecimal digits")]
 RunId = Annotated[str, match_text(r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$", _RUN_WORDS)]
 Date = date  # a field of this name hides the type
 Price = Annotated[float | None, Field(ge=0, le=10_000)]

@@ -280,6 +280,11 @@ def task_set_key(name: str, sha256: str) -> str:
     return f"tasks/{name}/{sha256}.zip"
 
 
+def suite_key(name: str, sha256: str) -> str:
+    """Return the key of a file of prompts in the bucket, which its digest names."""
+    return f"suites/{name}/{sha256}"
+
+
 def key_config_map_name(key: ArtifactKey) -> str:
     """Return the name of the ConfigMap with every field of an artifact's key, once for all pods."""
     return f"key-{key.digest}"

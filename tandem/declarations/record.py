@@ -29,6 +29,11 @@ from tandem.declarations.faults import SpecError, SpecFault
 FILL_IN = "FILL_IN"
 """A value that `tandem new` leaves to the owner of the file."""
 
+# in a fault's location, as pydantic's own for a key of a mapping: each stands for no key of a file
+NAME_TAG = "[name]"
+FILE_TAG = "[file]"
+_KEY_TAGS = ("[key]", NAME_TAG, FILE_TAG)
+
 ADVICE = "advice"
 """Type of a refusal whose message says what to write instead."""
 
@@ -202,7 +207,7 @@ def _resolve_location(record: type[SpecRecord], location: tuple[Any, ...]) -> tu
             path = f"{path}[{step}]"
         elif step in _records_by_kind(schema):
             schema = _records_by_kind(schema)[step]
-        elif step != "[key]":
+        elif step not in _KEY_TAGS:
             path = _join_path(path, step)
             record_types = list_record_types(schema)
             if record_types:

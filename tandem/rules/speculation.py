@@ -247,8 +247,8 @@ def _list_variant_names(context: ExperimentContext) -> Iterable[tuple[str, str]]
 
 @RULES.refuse_repeats("suite-once", _OWN, "2026-11-21")
 def _list_suites(context: ExperimentContext) -> Iterable[tuple[str, str]]:
-    """Each suite stands once."""
-    return index_paths("suites", context.experiment.suites)
+    """Each suite's name stands once; a file's name is the last part of its path."""
+    return index_paths("suites", context.experiment.suite_names)
 
 
 @RULES.refuse("arms-at-once", "Tandem's own: a claim is bound to one node", "2026-11-21")

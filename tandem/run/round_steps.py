@@ -82,7 +82,7 @@ def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -
         bucket=names.bucket_name(environment),
         confirmed=confirmed,
         arms=arms,
-        suites=experiment.suites,
+        suites=experiment.suite_names,
         most_tokens=experiment.max_output_tokens,
         size=request.size,
         rounds=request.rounds,

@@ -137,7 +137,7 @@ class RunPlanInputs:
             "rounds": request.rounds,
             "control_rounds": request.control_rounds,
         }
-        suites = size.load_suites(size.select_names(experiment.suites))
+        suites = size.load_suites(size.select_names(experiment.suite_names))
         loads = experiment.concurrency or None
         plan = build_settings(
             size, suites, fields, most_tokens=experiment.max_output_tokens, concurrency=loads

@@ -193,7 +193,19 @@ EXPERIMENT: dict[str, Any] = {
     "quality": [
         {"name": "letters", "sha256": "0" * 64, "items": 400, "chance": 0.25, "group": "letter"}
     ],
-    "suites": ["post"],
+    "suites": [
+        {
+            "file": "prompts/support.jsonl",
+            "sha256": "1" * 64,
+            "prompt_column": "question",
+            "class_field": "team",
+            "turns": 2,
+            "sample": 60,
+            "seed": 7,
+            "classes": {"billing": 40, "support": 20},
+        },
+        "post",
+    ],
     "schedule": "interleaved",
     "claims": "post",
 }

@@ -212,6 +212,10 @@ def test_rejects_a_section_that_is_no_mapping(section: str, name: str, folder: P
         ("experiment", "serving.tensor_parallel_size", 129, "a whole number, from 1 to 128"),
         ("experiment", "sweep.drafts", [], None),
         ("experiment", "sweep.num_speculative_tokens[0]", 65, "a whole number from 1 to 64"),
+        ("experiment", "suites[0]", "reel", "post, real, or a mapping with file and sha256"),
+        ("experiment", "suites[0].file", "../support.jsonl", None),
+        ("experiment", "suites[0].file", "prompts/real", None),
+        ("experiment", "suites[0].classes.billing", 0, None),
         ("environment", "network.kind", "neww", "new, existing"),
         ("environment", "network.kind", None, "new, existing"),
         ("environment", "network.zones", ["use2-az1"], None),
@@ -226,6 +230,13 @@ def test_rejects_a_value_outside_its_limits(
     faults = list_faults(folder, kind, replaced(WHOLE[kind][1], path, new))
     assert [fault.path for fault in faults] == [path]
     assert words in (None, faults[0].allowed)
+
+
+def test_rejects_the_pool_as_a_class(folder: Path) -> None:
+    data = replaced(EXPERIMENT, "suites[0].classes", {"all": 60})
+    assert [fault.path for fault in list_faults(folder, "experiment", data)] == [
+        "suites[0].classes.all"
+    ]
 
 
 @pytest.mark.parametrize("kind", ["environment", "experiment"])
