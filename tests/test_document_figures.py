@@ -50,11 +50,11 @@ from tandem.plan.measurement_rows import SERVED_DENSE, load_published
 from tandem.plan.step_cost import RANGE_FACTOR, fit_step_cost, fit_verified_share
 from tandem.publish import publisher
 from tandem.run import engine, fleet_steps, jobs, request_inbox, run_client, run_keys, serving_steps
+from tandem.run.run_estimate import RunEstimate
 from tandem.run.run_plan import (
     JUDGE_MINUTES,
     OWN_ITEMS,
     BucketGaps,
-    RunEstimate,
     RunPlanInputs,
     estimate_run,
 )

@@ -139,6 +139,8 @@ def _list_reference_faults(document: YamlDocument, scope: MonitoringScope) -> It
             "prompt_class": (*member.classes, ALL_VALUES),
             "concurrency": member.concurrencies,
         }
+        if member.unstated_suites:
+            del known_values["prompt_class"]
         for key, known in known_values.items():
             if getattr(value, key) not in known:
                 path = f"observability.reference.values[{index}].{key}"

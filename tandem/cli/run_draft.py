@@ -29,6 +29,7 @@ from tandem.ops.node_admission import admit_servers
 from tandem.ops.status import current_time
 from tandem.run import run_plan
 from tandem.run.run_client import BEAT_LIMIT, RunClient, name_people
+from tandem.run.run_estimate import RunEstimate
 from tandem.run.run_keys import find_run_id_fault, lease_run
 from tandem.run.run_refusals import list_plan_faults, list_refusals
 from tandem.run.run_values import RunRecord, RunRequest, estimate_round_s
@@ -75,7 +76,7 @@ class RunDraft:
 
     inputs: run_plan.RunPlanInputs
     now: datetime
-    estimate: run_plan.RunEstimate
+    estimate: RunEstimate
     check: RaiseCheck
     faults: Sequence[TandemError]
     runner_faults: Sequence[TandemError]

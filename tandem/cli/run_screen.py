@@ -16,6 +16,7 @@ from tandem.cli.money import format_prepayment, format_price
 from tandem.cli.raise_check import list_fleet_rows, list_stop_rows
 from tandem.cli.run_draft import RunDraft
 from tandem.run import run_plan
+from tandem.run.run_estimate import RunEstimate, StepEstimate
 from tandem.run.run_refusals import find_fleet_fault
 from tandem.run.run_values import RunRequest
 from tandem.run.starts_options import StartsOption, compare_starts
@@ -105,8 +106,8 @@ def _list_sweep_rows(inputs: run_plan.RunPlanInputs) -> Iterator[TextRow]:
         yield "", f"a task of fewer than {run_plan.ITEMS_OF_WORD} items decides nothing"
 
 
-def _list_phase_rows(estimate: run_plan.RunEstimate) -> Iterator[TextRow]:
-    phases: dict[str, list[run_plan.StepEstimate]] = {}
+def _list_phase_rows(estimate: RunEstimate) -> Iterator[TextRow]:
+    phases: dict[str, list[StepEstimate]] = {}
     for step in estimate.steps[1:]:  # preflight is a minute, and free
         word = step.step.partition(".")[0].partition("-")[0]
         phases.setdefault(PHASES.get(word, word), []).append(step)
@@ -115,8 +116,8 @@ def _list_phase_rows(estimate: run_plan.RunEstimate) -> Iterator[TextRow]:
             yield phase, _format_phase(rows)
 
 
-def _format_phase(steps: Sequence[run_plan.StepEstimate]) -> str:
-    size = _format_size(run_plan.RunEstimate(steps=tuple(steps), nodes=1))
+def _format_phase(steps: Sequence[StepEstimate]) -> str:
+    size = _format_size(RunEstimate(steps=tuple(steps), nodes=1))
     bases = "; ".join(dict.fromkeys(step.basis for step in steps))
     rounds = sum(step.step.startswith("round-") for step in steps)
     if rounds:
@@ -147,9 +148,10 @@ def _list_money_rows(draft: RunDraft) -> Iterator[TextRow]:
         yield from list_stop_rows(deadline, draft.check.paths, draft.now)
 
 
-def _format_leases(estimate: run_plan.RunEstimate, request: RunRequest) -> str:
+def _format_leases(estimate: RunEstimate, request: RunRequest) -> str:
     if estimate.leases == 1:
-        return f"1 of {request.hours:g} h: --hours {request.hours:g}"
+        hours = f"1 of {request.hours:g} h: --hours {request.hours:g}"
+        return f"{hours} + {_name_uncounted(estimate)}" if estimate.uncounted else hours
     resume = build_tandem_command("run", request.environment, "--resume", request.run)
     leases = f"{estimate.leases} of {request.hours:g} h"
     return f"{leases}: between two the run waits for {resume} --hours H"
@@ -171,11 +173,16 @@ def _format_starts(option: StartsOption, rounds: int) -> str:
     return f"{_format_size(option.estimate)}  {', '.join(parts)}: {option.word_scope}"
 
 
-def _format_size(estimate: run_plan.RunEstimate) -> str:
+def _format_size(estimate: RunEstimate) -> str:
     bound = "at most" if estimate.has_bounds else "about"
     span = format_span(timedelta(minutes=estimate.minutes))
     unpriced = "".join(f" + {text}" for text in estimate.unpriced)
-    return f"{bound} {span:<10} {estimate.usd:>9,.2f} USD{unpriced}"
+    uncounted = f" + {_name_uncounted(estimate)}" if estimate.uncounted else ""
+    return f"{bound} {span:<10} {estimate.usd:>9,.2f} USD{unpriced}{uncounted}"
+
+
+def _name_uncounted(estimate: RunEstimate) -> str:
+    return f"the prompts of {', '.join(estimate.uncounted)}, not counted"
 
 
 def plan_as_dict(draft: RunDraft) -> dict[str, Any]:
@@ -206,7 +213,7 @@ def plan_as_dict(draft: RunDraft) -> dict[str, Any]:
     }
 
 
-def _size_as_dict(estimate: run_plan.RunEstimate) -> dict[str, Any]:
+def _size_as_dict(estimate: RunEstimate) -> dict[str, Any]:
     return {
         "minutes": round(estimate.minutes, 2),
         "node_minutes": round(estimate.node_minutes, 2),
@@ -215,4 +222,5 @@ def _size_as_dict(estimate: run_plan.RunEstimate) -> dict[str, Any]:
         "leases": estimate.leases,
         "is_bound": estimate.has_bounds,
         "unpriced": list(estimate.unpriced),
+        "uncounted": list(estimate.uncounted),
     }

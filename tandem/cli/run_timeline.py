@@ -25,8 +25,8 @@ from tandem.judge.schema import REPORT_FILE
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.status import current_time
 from tandem.run.run_client import BEAT_LIMIT, RunClient
+from tandem.run.run_estimate import RunEstimate
 from tandem.run.run_keys import PAIR_STEP, results_prefix
-from tandem.run.run_plan import RunEstimate
 from tandem.run.run_values import RunRecord, RunState, StepRecord
 from tandem.shell_command import build_tandem_command
 

@@ -13,6 +13,7 @@ from pydantic import Discriminator, Field, Tag
 from tandem.declarations.field_type import ClassName, Digest, ProjectFile
 from tandem.declarations.record import FILE_TAG, NAME_TAG, SpecRecord
 
+MAX_PROMPTS = 100_000  # of a class or a sample: no round sends as many
 _CLASSES_WORDS = (
     "a mapping, each class (lower-case letters, digits and -, not all) to its number of prompts"
 )
@@ -44,10 +45,10 @@ class SuiteFile(SpecRecord):
         None, ge=1, le=1000, description="turns of the user that are sent of a conversation"
     )
     sample: int | None = Field(
-        None, ge=1, le=1_000_000, description="prompts drawn by the seed; null: all"
+        None, ge=1, le=MAX_PROMPTS, description="prompts drawn by the seed; null: all"
     )
     seed: int = Field(0, ge=0, lt=2**31, description="of the draw")
-    classes: dict[ClassName, Annotated[int, Field(ge=1)]] = Field(
+    classes: dict[ClassName, Annotated[int, Field(ge=1, le=MAX_PROMPTS)]] = Field(
         {},
         json_schema_extra={"allowed": _CLASSES_WORDS},
         description=(

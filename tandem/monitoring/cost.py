@@ -6,7 +6,8 @@ budget buys. Every variant counts as measured in each of these hours, although v
 Unknown amounts are estimated high, and named here.
 
 Not included: storage and requests of the bucket, notifications, queries of logs, the load of the
-system nodes. Logs of the control plane are part of the parked cost (standing_cost).
+system nodes, and the classes of a suite that states none. Logs of the control plane are part of the
+parked cost (standing_cost).
 """
 
 from __future__ import annotations
@@ -162,6 +163,11 @@ def _list_rows(scope: MonitoringScope, prices: WatchPrices, share: float) -> Ite
     guard_series = publishers.count(GUARD)
     hours_text = f"for {share * HOURS_PER_MONTH:.1f} of {HOURS_PER_MONTH:.0f} hours"
     bench_text = f"{series} series of {variants} variants, {hours_text}"
+    unstated = [name for member in scope.experiments for name in member.unstated_suites]
+    if unstated:
+        bench_text += (
+            f"; more for each class of {', '.join(unstated)}, whose classes are not stated"
+        )
     yield "metrics of the bench", "metric_month", 0, series, bench_text
     yield (
         f"metrics of the {GUARD}",

@@ -19,7 +19,8 @@ class ExperimentScope:
     """An experiment, and the load of its suites.
 
     Args:
-        suites: suite -> its prompt classes, in its order.
+        suites: suite -> its prompt classes, in its order; none of a file whose classes the
+            experiment does not state, which is watched as a whole.
         concurrencies: of all suites, each once, ascending.
     """
 
@@ -31,6 +32,11 @@ class ExperimentScope:
     def classes(self) -> tuple[str, ...]:
         """The prompt classes of all suites, each once."""
         return tuple(dict.fromkeys(chain.from_iterable(self.suites.values())))
+
+    @property
+    def unstated_suites(self) -> tuple[str, ...]:
+        """The suites whose classes nobody states: each of their classes adds series."""
+        return tuple(name for name, classes in self.suites.items() if not classes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ Invariant: pure. A figure gives its basis, and is marked as a bound if nothing b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from tandem.bench.plan.run_size import SIZES
 from tandem.bench.plan.schedule import assign_starts, control_numbers
 from tandem.bench.plan.settings import build_settings
 from tandem.bench.records.manifest import ManifestArm
+from tandem.bench.suites.suite import Suite
 from tandem.declarations.catalogue import Catalogue
 from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import (
@@ -32,6 +33,8 @@ from tandem.declarations.prices import count_model_gb, find_price, has_nat
 from tandem.guard.fleet_start import MIN_HOURS
 from tandem.rules.placement import allocatable_limits
 from tandem.run.experiment_arms import build_arms, build_pair
+from tandem.run.round_traffic import RoundTraffic, plan_traffic
+from tandem.run.run_estimate import ASSUMED, RunEstimate, StepEstimate
 from tandem.run.run_values import ROUND_SLACK, RunRequest
 
 STAGE_MB_PER_S = 25  # assumed: line, hub and disk decide; 65 GB take three quarters of an hour
@@ -56,7 +59,6 @@ QUALITY_WAIT_MINUTES = 285.0
 LEASE_MARGIN_MINUTES = 10.0
 COMPILE_EXTRA_MINUTES = 90.0  # for nodes and transfers, in addition to compile.deadline_hours
 ITEMS_OF_WORD = 200  # tandem.judge.quality.FEWEST_ITEMS, which is loaded with scipy
-ASSUMED = "assumed"  # no source gives it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,7 @@ class RunPlanInputs:
         done_steps: names of steps that an earlier lease of the run has done.
         measured_minutes: of a round, by the rounds that an earlier lease measured; 0 if there are
             none.
+        file_suites: the experiment's files of prompts that were read, by the suite's name.
     """
 
     environment: Environment
@@ -87,6 +90,7 @@ class RunPlanInputs:
     request: RunRequest
     done_steps: frozenset[str] = frozenset()
     measured_minutes: float = 0
+    file_suites: Mapping[str, Suite] = field(default_factory=dict)
 
     def count_slots(self, settings: ServingSettings | CompileSettings) -> int:
         """Return how many servers or compiles a node holds; a compile's default is a server's."""
@@ -124,8 +128,15 @@ class RunPlanInputs:
         return math.ceil(len(self.arms) / slots)
 
     @cached_property
+    def traffic(self) -> RoundTraffic:
+        """What a round sends."""
+        return plan_traffic(SIZES[self.request.size], self.experiment, self.file_suites)
+
+    @cached_property
     def round_minutes(self) -> tuple[float, float]:
-        """Minutes of a round and of a control round."""
+        """Minutes of a round and of a control round; 0 where nothing of it is counted."""
+        if not self.traffic.suites:
+            return 0.0, 0.0
         experiment = self.experiment
         request = self.request
         size = SIZES[request.size]
@@ -137,10 +148,12 @@ class RunPlanInputs:
             "rounds": request.rounds,
             "control_rounds": request.control_rounds,
         }
-        suites = size.load_suites(size.select_names(experiment.suite_names))
-        loads = experiment.concurrency or None
         plan = build_settings(
-            size, suites, fields, most_tokens=experiment.max_output_tokens, concurrency=loads
+            size,
+            self.traffic.suites,
+            fields,
+            most_tokens=experiment.max_output_tokens,
+            concurrency=experiment.concurrency or None,
         ).plan()
         minutes = []
         for number in (plan.first_round, *plan.control_round_numbers[:1]):
@@ -180,74 +193,6 @@ class RunPlanInputs:
         if task.sha256 is None:
             most_tokens = min(most_tokens, OWN_ANSWER_TOKENS)
         return FIRST_TOKEN_S + TOKEN_S * most_tokens
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepEstimate:
-    """One step of the plan.
-
-    Args:
-        step: its name in the journal.
-        title: what it does, in a few words.
-        minutes: how long it may take.
-        basis: source of the minutes.
-        is_bound: whether the minutes are the most it may take, because nothing better is known.
-        deadline_minutes: then the step is ended; 0 for the way to zero, which nothing ends.
-        ending: what its deadline does.
-        lease: number of the lease that holds the step and pays nodes for it; 0 before the first.
-        usd: for the paid nodes during the step, at the declared price; of staging, the models' way
-            through NAT.
-        unpriced: what else is paid, whose price nobody read in the region; empty for nothing.
-    """
-
-    step: str
-    title: str
-    minutes: float
-    basis: str = ASSUMED
-    is_bound: bool = False
-    deadline_minutes: float
-    ending: str = "ends the run"
-    lease: int = 0
-    usd: float = 0.0
-    unpriced: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunEstimate:
-    """The steps of a run in their order, and the number of nodes."""
-
-    steps: tuple[StepEstimate, ...]
-    nodes: int
-
-    @property
-    def minutes(self) -> float:
-        """Return all minutes."""
-        return sum(step.minutes for step in self.steps)
-
-    @property
-    def node_minutes(self) -> float:
-        """Return the paid minutes, over all nodes."""
-        return self.nodes * sum(step.minutes for step in self.steps if step.lease)
-
-    @property
-    def usd(self) -> float:
-        """Return the cost of the nodes at the declared price, and of staging through NAT."""
-        return sum(step.usd for step in self.steps)
-
-    @property
-    def unpriced(self) -> tuple[str, ...]:
-        """Return what else is paid, whose price is not known."""
-        return tuple(dict.fromkeys(step.unpriced for step in self.steps if step.unpriced))
-
-    @property
-    def leases(self) -> int:
-        """Return how many leases a run takes; each but the first takes `tandem run --resume`."""
-        return max(step.lease for step in self.steps)
-
-    @property
-    def has_bounds(self) -> bool:
-        """Whether a figure is only a bound: the most that a step may take."""
-        return any(step.is_bound for step in self.steps)
 
 
 def count_items(task: QualityTask) -> int:
@@ -383,9 +328,12 @@ def _list_all_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
     controls = control_numbers(request.rounds, request.control_rounds)
     start = 1
     basis = f"{FIRST_TOKEN_S:g} s and {TOKEN_S * 1000:.0f} ms a token, answers as long as allowed"
+    basis += inputs.traffic.describe()
+    uncounted = inputs.traffic.uncounted
     if inputs.measured_minutes:
         round_minutes = control_minutes = inputs.measured_minutes
         basis = f"{ROUND_SLACK:g} times the longest round so far"
+        uncounted = ()
     for number, own_start in enumerate(
         assign_starts(request.rounds, request.control_rounds, request.starts)
     ):
@@ -393,7 +341,9 @@ def _list_all_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
             start = own_start
             yield _estimate_step(f"restart-{start}")
         minutes = control_minutes if number in controls else round_minutes
-        yield _estimate_step(f"round-{number:05}", minutes=minutes, basis=basis)
+        yield _estimate_step(
+            f"round-{number:05}", minutes=minutes, basis=basis, uncounted=uncounted
+        )
     if minutes := inputs.quality_minutes:
         yield _estimate_step(
             "quality",
@@ -435,6 +385,7 @@ def _list_pair_steps(inputs: RunPlanInputs, sweep: Sweep) -> Iterator[StepEstima
         f"a start, {request.rounds + request.control_rounds} rounds"
         + f", {hours} h of compile" * bool(hours)
     )
+    basis += inputs.traffic.describe()
     basis += "; most sweeps measure less than half of their candidates (docs/sweep.md)"
     for number, _ in enumerate(sweep.variants(), 1):
         yield _estimate_step(
@@ -443,6 +394,7 @@ def _list_pair_steps(inputs: RunPlanInputs, sweep: Sweep) -> Iterator[StepEstima
             basis=basis,
             is_bound=True,
             deadline_minutes=2 * minutes,
+            uncounted=inputs.traffic.uncounted,
         )
     yield _estimate_step("judge")
 

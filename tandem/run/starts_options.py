@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from tandem.bench.plan.schedule import FEWEST_ROUNDS
-from tandem.run.run_plan import RunEstimate, RunPlanInputs, estimate_run
+from tandem.run.run_estimate import RunEstimate
+from tandem.run.run_plan import RunPlanInputs, estimate_run
 
 STARTS_CHOICES = (1, 2, 6)
 STARTS_OF_WORD = 6  # tandem.judge.interval.FEWEST_STARTS, which is loaded with scipy

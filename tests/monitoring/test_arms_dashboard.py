@@ -28,6 +28,19 @@ def test_the_choices_are_the_classes_and_loads_of_the_suites() -> None:
     assert loads == ("4", "1")
 
 
+OWN_SUITE = {"file": "prompts/support.jsonl", "sha256": "1" * 64}
+
+
+def test_the_classes_of_a_file_are_those_that_the_experiment_states() -> None:
+    suites = [{**OWN_SUITE, "classes": {"billing": 40, "support": 20}}]
+    classes, loads = posting(suites=suites).variables.values()
+    assert (classes, loads) == (("billing", "support", ALL_VALUES), ("4", "1"))
+
+
+def test_a_file_whose_classes_nobody_states_is_watched_as_a_whole() -> None:
+    assert posting(suites=[OWN_SUITE]).variables["PromptClass"] == (ALL_VALUES,)
+
+
 def test_without_a_baseline_no_speed_up_is_drawn_and_that_is_said() -> None:
     dashboard = posting(variants=[{"name": FAST, **DRAFTED}])
     assert not [graph for graph in graphs(dashboard) if "speed-up" in graph.title]

@@ -94,6 +94,13 @@ def test_a_dashboard_beyond_the_free_ones_or_too_large_is_paid_for() -> None:
 # against what was recorded and really published
 
 
+def test_the_cost_names_a_suite_whose_classes_nobody_states() -> None:
+    suite = {"file": "prompts/support.jsonl", "sha256": "1" * 64}
+    cost = compute_monitoring_cost(asking(POST, "post", suites=[suite]))
+    (bench,) = [part for part in cost.parts if part.name == "metrics of the bench"]
+    assert "more for each class of support.jsonl" in bench.explanation
+
+
 def test_the_series_of_the_bench_are_those_that_a_run_published() -> None:
     """A real run of two arms; without limits there is no goodput, and only who publishes knows what
     he did not."""

@@ -11,8 +11,10 @@ from tandem.artifacts.survey import SurveyRow
 from tandem.bench.suites.task_items import CONCURRENCY, MAX_ANSWER_TOKENS, OWN_TASK, load_items
 from tandem.declarations.catalogue import load_catalogue
 from tandem.declarations.experiment import QualityTask
+from tandem.declarations.suite_file import SuiteFile
 from tandem.judge.interval import FEWEST_STARTS
 from tandem.judge.quality import FEWEST_ITEMS
+from tandem.run.run_estimate import StepEstimate
 from tandem.run.run_plan import (
     ITEMS_OF_WORD,
     OWN_ANSWER_TOKENS,
@@ -20,7 +22,6 @@ from tandem.run.run_plan import (
     QUALITY_STREAMS,
     BucketGaps,
     RunPlanInputs,
-    StepEstimate,
     estimate_run,
     find_gaps,
 )
@@ -337,3 +338,13 @@ def test_gaps_are_what_is_needed_and_not_whole():
         make_row("artifact", "two", "stale", ()),
     ]
     assert find_gaps(rows) == BucketGaps(models=("Qwen/Qwen3-32B",), artifacts=("one",))
+
+
+def test_rounds_of_a_file_that_nobody_counted_are_left_out_and_named():
+    inputs = plan()
+    suite = SuiteFile(file="prompts/support.jsonl", sha256="1" * 64)
+    experiment = inputs.experiment.model_copy(update={"suites": (suite,)})
+    estimate = estimate_run(replace(inputs, experiment=experiment))
+    step = next(step for step in estimate.steps if step.step == "round-00001")
+    assert (step.minutes, estimate.uncounted) == (0, ("support.jsonl",))
+    assert "not counted: support.jsonl" in step.basis

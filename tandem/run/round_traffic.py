@@ -1,0 +1,83 @@
+"""The prompts of a round as a plan knows them: of suites that were read, else as declared.
+
+Invariant: pure. A file that was not read counts by the classes that the experiment states; a file
+without them is named, and nothing is guessed of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tandem.bench.plan.run_size import RunSize
+from tandem.bench.suites.prompt import Prompt
+from tandem.bench.suites.suite import REAL, Suite, load_suite
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.suite_file import SuiteFile, find_suite_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundTraffic:
+    """What a round sends.
+
+    Args:
+        suites: of the round; a suite that was not read has as many prompts as it states.
+        stated: names of the suites that were not read and count by their stated classes.
+        uncounted: names of the suites that were not read and state no classes.
+    """
+
+    suites: tuple[Suite, ...]
+    stated: tuple[str, ...]
+    uncounted: tuple[str, ...]
+
+    def describe(self) -> str:
+        """Return the basis of files that were not read, after a semicolon; empty for none."""
+        basis = ""
+        if self.stated:
+            basis += f"; {', '.join(self.stated)} by the stated classes, not read"
+        if self.uncounted:
+            basis += f"; not counted: {', '.join(self.uncounted)}, not read and without classes"
+        return basis
+
+
+def plan_traffic(
+    size: RunSize, experiment: Experiment, file_suites: Mapping[str, Suite]
+) -> RoundTraffic:
+    """Return what a round of an experiment sends.
+
+    Args:
+        size: of the round.
+        experiment: as declared.
+        file_suites: the files that were read, by name, each with all its classes.
+    """
+    asked_names = size.select_names(experiment.suite_names)
+    suites = []
+    stated = []
+    uncounted = []
+    for declared in experiment.suites:
+        name = find_suite_name(declared)
+        if name not in asked_names:
+            continue
+        if not isinstance(declared, SuiteFile):
+            suites.append(load_suite(declared))
+        elif name in file_suites:
+            suites.append(file_suites[name])
+        elif declared.classes:
+            suites.append(_draft_suite(declared, experiment.max_output_tokens))
+            stated.append(name)
+        else:
+            uncounted.append(name)
+    return RoundTraffic(
+        suites=size.narrow_suites(suites), stated=tuple(stated), uncounted=tuple(uncounted)
+    )
+
+
+def _draft_suite(declared: SuiteFile, answer_tokens: int) -> Suite:
+    """Return a suite of as many prompts as are stated, each with the longest answer."""
+    prompts: list[Prompt] = []
+    for name, count in declared.classes.items():
+        prompts += (
+            Prompt(id=f"{name}-{number}", class_=name, prompt=name, max_tokens=answer_tokens)
+            for number in range(count)
+        )
+    return Suite(name=declared.name, prompts=tuple(prompts), sha256=declared.sha256, defaults=REAL)
