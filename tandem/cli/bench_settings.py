@@ -18,10 +18,12 @@ from tandem.bench.plan.run_options import NAME_PATTERN, RunOptions, ScheduleName
 from tandem.bench.plan.run_size import SIZES
 from tandem.bench.plan.settings import RunSettings, complete_options, list_arms
 from tandem.bench.records.manifest import ManifestArm
+from tandem.bench.suites.suite import Suite
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.flags import choose_size
 from tandem.cli.selection import Selection
 from tandem.cli.server_flags import assign_words, merge_bodies, read_access, read_speculations
+from tandem.declarations.suite_file import DeclaredSuite, find_suite_name
 from tandem.errors import InputError
 
 
@@ -40,7 +42,7 @@ class RunArms:
 
     arms: tuple[ManifestArm, ...]
     fields: Mapping[str, str] = field(default_factory=dict)
-    suites: tuple[str, ...] = ()
+    suites: tuple[DeclaredSuite, ...] = ()
     most_tokens: int | None = None
     goodput: dict[str, float] | None = None
     concurrency: tuple[int, ...] = ()
@@ -63,8 +65,39 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
     arms = assign_placements(run_arms.arms, flags.placement)
     facts = {**run_arms.fields, "flags": flags.recorded or {}}
     return complete_options(
-        build_options(flags, run_arms), arms=arms, facts=facts, most_tokens=run_arms.most_tokens
+        build_options(flags, run_arms),
+        arms=arms,
+        facts=facts,
+        most_tokens=run_arms.most_tokens,
+        suites=_read_hosted_suites(selection, flags, run_arms.suites),
     )
+
+
+def _read_hosted_suites(
+    selection: Selection, flags: RunFlags, declared: Sequence[DeclaredSuite]
+) -> list[str | Suite]:
+    """Return the experiment's suites for the size; none where flags name what is sent.
+
+    Raises:
+        InputError: a file cannot be read, or is not the one that the experiment names.
+    """
+    if flags.suite or flags.synthetic is not None:
+        return []
+    size = SIZES[choose_size(quick=flags.quick, full=flags.full)]
+    asked_names = size.select_names([find_suite_name(suite) for suite in declared])
+    return [
+        _read_declared_suite(selection, suite)
+        for suite in declared
+        if find_suite_name(suite) in asked_names
+    ]
+
+
+def _read_declared_suite(selection: Selection, suite: DeclaredSuite) -> str | Suite:
+    if isinstance(suite, str):
+        return suite
+    from tandem.cli.project_suites import read_project_suite  # noqa: PLC0415 - the runner's
+
+    return read_project_suite(selection, suite)
 
 
 def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
@@ -74,9 +107,6 @@ def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
         InputError: a variable of a key or header is not set, or a NAME is no arm's.
     """
     size = choose_size(quick=flags.quick, full=flags.full)
-    suites = flags.suite
-    if not suites and flags.synthetic is None:
-        suites = tuple(SIZES[size].select_names(run_arms.suites))
     has_own_load = flags.rate is not None or flags.knee
     concurrency = flags.concurrency or (() if has_own_load else run_arms.concurrency)
     schedule = "interleaved" if flags.knee else run_arms.schedule
@@ -93,7 +123,7 @@ def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
         servers=urls,
         model={arm.name: arm.model for arm in run_arms.arms if arm.model},
         size=size,
-        suites=suites,
+        suites=flags.suite,
         prompt_column=flags.prompt_column,
         class_field=flags.class_field,
         turns=flags.turns,
@@ -317,7 +347,7 @@ def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
     return RunArms(
         arms=arms,
         fields=fields,
-        suites=experiment.suite_names,
+        suites=experiment.suites,
         most_tokens=experiment.max_output_tokens,
         goodput=experiment.goodput.list_limits() if experiment.goodput else None,
         concurrency=experiment.concurrency,

@@ -8,9 +8,10 @@ it sees.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from cyclopts import Parameter
 from tandem.cli import monitoring_cost, recompile
 from tandem.cli.console import format_count, print_json, print_line, print_rows, print_spec_faults
 from tandem.cli.inputs import CommandInputs, read_inputs
+from tandem.cli.project_suites import SuiteCheck, check_project_suites, describe_suite
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.cli.show import compute_environment_cost, dump_parked_cost, format_parked_cost
 from tandem.declarations.environment import Environment
@@ -53,6 +55,12 @@ def check(
         SpecError: a folder or a named file does not exist, or `against` is none of these.
     """
     inputs = read_inputs(selection.narrow(names), now=datetime.now(tz=UTC))
+    suite_checks = {
+        name: check_project_suites(selection, file)
+        for name, file in inputs.workspace.experiments.items()
+    }
+    suite_faults = chain.from_iterable(own.faults for own in suite_checks.values())
+    inputs = replace(inputs, faults=(*inputs.faults, *suite_faults))
     refusals = sum(fault.severity == "refusal" for fault in inputs.faults)
     # a warning stops nothing unless --strict asks for it: an example account is true of a healthy
     # checkout too
@@ -65,7 +73,9 @@ def check(
         old_snapshot = recompile.read_manifests(recompile.MANIFESTS)
     changes = recompile.compare_keys(old_snapshot, inputs) if old_snapshot else []
     if selection.as_json:
-        print_json(_build_document(inputs, old_snapshot, changes), code)
+        document = _build_document(inputs, old_snapshot, changes)
+        document["suites"] = {name: own.as_dict() for name, own in suite_checks.items()}
+        print_json(document, code)
         return code
 
     gaps = sum(fault.got == FILL_IN for fault in inputs.faults)
@@ -74,6 +84,7 @@ def check(
         print_line("refused: --strict treats warnings as errors")
     if not refusals:
         _print_files(inputs)
+    _print_suites(suite_checks)
     sys.stdout.flush()
     print_spec_faults(inputs.faults, is_brief=not verbose, has_sources=why)
     if old_snapshot and not gaps:
@@ -148,6 +159,19 @@ def _print_files(inputs: CommandInputs) -> None:
         rows.append((name, f"{variants} on {file.record.runtime}"))
     longest = max((len(name) for name, _ in rows), default=0)
     print_rows(rows, label_columns=longest + 2)
+
+
+def _print_suites(checks: Mapping[str, SuiteCheck]) -> None:
+    """Print what each experiment asks of its own files, and which files are not at hand."""
+    for name, own in checks.items():
+        rows = [(suite.name, describe_suite(suite)) for suite in own.suites.values()]
+        rows += [
+            (path, "not at hand: its form, classes and lengths are not checked")
+            for path in own.absent
+        ]
+        if rows:
+            print_line(f"prompts of {name}:")
+            print_rows(rows, label_columns=max(len(label) for label, _ in rows) + 2)
 
 
 def _describe_costs(inputs: CommandInputs, environment: Environment) -> str:

@@ -144,7 +144,8 @@ def run(
         budget_usd=budget_usd,
     )
     if offline:
-        draft = draft_offline(inputs, environment, _name_request(asked_request, current_time()))
+        request = _name_request(asked_request, current_time())
+        draft = draft_offline(inputs, environment, request, selection)
         return _print_dry_run(draft, as_json=selection.as_json)
     try:
         client = RunClient(environment)

@@ -15,7 +15,9 @@ from tandem.artifacts.survey import survey_bucket
 from tandem.cli.fleet import format_span
 from tandem.cli.image_digests import resolve_digest
 from tandem.cli.inputs import CommandInputs
+from tandem.cli.project_suites import read_project_suites
 from tandem.cli.raise_check import RaiseCheck, build_unarmed_error, check_raise
+from tandem.cli.selection import Selection
 from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.names import bucket_name
@@ -84,11 +86,14 @@ class RunDraft:
     is_offline: bool = False
 
 
-def draft_offline(inputs: CommandInputs, environment: Environment, request: RunRequest) -> RunDraft:
+def draft_offline(
+    inputs: CommandInputs, environment: Environment, request: RunRequest, selection: Selection
+) -> RunDraft:
     """Return a run as the declared files alone plan it: the bucket counts as empty.
 
     Raises:
-        InputError: the environment hosts no such experiment, or the id names no run.
+        InputError: the environment hosts no such experiment, the id names no run, or a file of
+            prompts that is at hand cannot be used.
     """
     experiment = _find_experiment(inputs, environment, request)
     needs = merge_needs(list_needs(environment.name, [experiment], inputs.catalogue))
@@ -99,6 +104,7 @@ def draft_offline(inputs: CommandInputs, environment: Environment, request: RunR
         catalogue=inputs.catalogue,
         gaps=run_plan.find_gaps(rows),
         request=request,
+        file_suites=read_project_suites(selection, experiment),
     )
     plan_inputs = run_plan.complete_hours(plan_inputs)
     return RunDraft(

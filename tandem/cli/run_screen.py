@@ -66,8 +66,18 @@ def list_plan_rows(draft: RunDraft) -> Iterator[TextRow]:
         fleet_fault = find_fleet_fault(inputs)
         if fleet_fault is not None:
             yield "before it", f"{fleet_fault.change}: {fleet_fault.problem}"
-        for index, unasked in enumerate(UNASKED):
+        for index, unasked in enumerate(_list_unasked(inputs)):
             yield "not asked" if index == 0 else "", unasked
+
+
+def _list_unasked(inputs: run_plan.RunPlanInputs) -> list[str]:
+    """Return what a plan from files alone does not know."""
+    traffic = inputs.traffic
+    unread_names = [*traffic.stated, *traffic.uncounted]
+    if inputs.request.until != "judge" or not unread_names:
+        return list(UNASKED)
+    unread = f"the prompts of {', '.join(unread_names)}: the files are not at hand"
+    return [*UNASKED, unread]
 
 
 def _list_arm_rows(inputs: run_plan.RunPlanInputs) -> Iterator[TextRow]:
@@ -112,7 +122,7 @@ def _list_phase_rows(estimate: RunEstimate) -> Iterator[TextRow]:
         word = step.step.partition(".")[0].partition("-")[0]
         phases.setdefault(PHASES.get(word, word), []).append(step)
     for phase, rows in phases.items():
-        if rows[0].minutes:
+        if rows[0].minutes or rows[0].uncounted:
             yield phase, _format_phase(rows)
 
 
@@ -209,7 +219,7 @@ def plan_as_dict(draft: RunDraft) -> dict[str, Any]:
         "starts": starts,
         "tasks": tasks,
         "stops": [path_as_dict(path) for path in draft.check.paths],
-        "not_asked": list(UNASKED) if draft.is_offline else [],
+        "not_asked": _list_unasked(inputs) if draft.is_offline else [],
     }
 
 

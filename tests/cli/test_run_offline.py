@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
+import yaml
 from bucket_specs import folders
 from fleet_world import write_environment
 
@@ -89,3 +91,59 @@ def test_what_needs_an_account_is_refused(flags, change, plan, capsys):
 def test_an_unknown_experiment_is_named_before_credentials(plan, capsys):
     assert plan("--hours", "4", experiment="pots") == 2
     assert "did you mean 'post'?" in capsys.readouterr().err
+
+
+PROMPTS = b"Why is the sky blue?\nHow deep is the sea?\nWhere is my invoice?\n"
+
+
+@pytest.fixture
+def own_suite(specs):
+    """Have the experiment ask a file of three prompts, which is not at hand; return its path."""
+    path = specs / "experiments" / "post.yaml"
+    experiment = yaml.safe_load(path.read_text())
+    suite = {"file": "prompts/support.txt", "sha256": hashlib.sha256(PROMPTS).hexdigest()}
+
+    def declare(**fields):
+        path.write_text(yaml.safe_dump(experiment | {"suites": [suite | fields], "claims": "none"}))
+        return specs / suite["file"]
+
+    return declare
+
+
+def plan_rounds(plan, capsys):
+    """Minutes of a round, what is not counted and what is not asked."""
+    assert plan("--dry-run", "--offline", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    (minutes,) = {step["minutes"] for step in document["steps"] if step["step"] == "round-00001"}
+    return minutes, document["uncounted"], document["not_asked"]
+
+
+def test_prompts_at_hand_are_counted(own_suite, plan, capsys):
+    path = own_suite()
+    path.parent.mkdir()
+    path.write_bytes(PROMPTS)
+    minutes, uncounted, unasked = plan_rounds(plan, capsys)
+    assert (minutes > 3, uncounted, len(unasked)) == (True, [], 3)
+
+
+def test_prompts_that_are_not_at_hand_count_by_their_classes(own_suite, plan, capsys):
+    own_suite(classes={"prompts": 3})
+    minutes, uncounted, unasked = plan_rounds(plan, capsys)
+    assert (minutes > 3, uncounted) == (True, [])
+    assert unasked[-1] == "the prompts of support.txt: the files are not at hand"
+
+
+def test_prompts_that_nobody_counted_are_named(own_suite, plan, capsys):
+    own_suite()
+    plan("--dry-run", "--offline")
+    out = " ".join(capsys.readouterr().out.split())  # the screen folds its lines
+    assert "+ the prompts of support.txt, not counted" in out
+    assert "not counted: support.txt" in out
+
+
+def test_other_bytes_at_hand_refuse_a_plan(own_suite, plan, capsys):
+    path = own_suite()
+    path.parent.mkdir()
+    path.write_bytes(PROMPTS + b"One more?\n")
+    assert plan("--dry-run", "--offline") == 2
+    assert hashlib.sha256(PROMPTS).hexdigest() in capsys.readouterr().err

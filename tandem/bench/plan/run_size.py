@@ -44,7 +44,7 @@ class RunSize:
 
     def load_suites(
         self,
-        names: Sequence[str],
+        names: Sequence[str | Suite],
         *,
         classes: Sequence[str] = (),
         llmperf_source: Path | None = None,
@@ -54,7 +54,8 @@ class RunSize:
         """Return the suites of the run, each with the selected classes.
 
         Args:
-            names: of suites, or files; `real` if empty and nothing is synthetic.
+            names: of suites, or files, or suites that are read; `real` if empty and nothing is
+                synthetic.
             classes: the only ones; if empty, those of the size.
             llmperf_source: checkout of llmperf, for the suite post's eighth case.
             options: what the user says of the files.
@@ -63,17 +64,20 @@ class RunSize:
         Raises:
             InputError: a suite cannot be read, has none of the classes, or has the name of another.
         """
+        default_names = DEFAULT_SUITES if synthetic is None else ()
         suites = [
-            load_suite(name, llmperf_source=llmperf_source, options=options)
-            for name in dict.fromkeys(names or (DEFAULT_SUITES if synthetic is None else ()))
+            name
+            if isinstance(name, Suite)
+            else load_suite(name, llmperf_source=llmperf_source, options=options)
+            for name in dict.fromkeys(names or default_names)
         ]
         if synthetic is not None:
             suites.append(synthetic.draft_suite())
         suite_names = [suite.name for suite in suites]
-        name = next((name for name in suite_names if suite_names.count(name) > 1), None)
-        if name is not None:  # records could not distinguish the suites
+        twin = next((name for name in suite_names if suite_names.count(name) > 1), None)
+        if twin is not None:  # records could not distinguish the suites
             raise InputError(
-                f"two suites are named {name}", where="--suite", change="rename one of the files"
+                f"two suites are named {twin}", where="--suite", change="rename one of the files"
             )
         return narrow_suites(suites, classes) if classes else self.narrow_suites(suites)
 

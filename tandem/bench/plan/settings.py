@@ -98,6 +98,7 @@ def complete_options(
     arms: Sequence[ManifestArm] = (),
     facts: Mapping[str, Any] | None = None,
     most_tokens: int | None = None,
+    suites: Sequence[str | Suite] = (),
 ) -> RunSettings:
     """Return the settings of a run of a user's options.
 
@@ -106,6 +107,7 @@ def complete_options(
         arms: the servers, if more is known of them than the options say.
         facts: further fields of the manifest.
         most_tokens: the longest answer that the servers give, in tokens; None if unknown.
+        suites: names, or suites that are read; they take the place of those of the options.
 
     Raises:
         InputError: a suite cannot be read.
@@ -115,8 +117,8 @@ def complete_options(
         size = replace(size, prompts_per_class=None)
     source = None if options.llmperf_source is None else Path(options.llmperf_source)
     synthetic = _shape_synthetic(options)
-    suites = size.load_suites(
-        [str(name) for name in options.suites],
+    run_suites = size.load_suites(
+        suites or [str(name) for name in options.suites],
         classes=options.classes,
         llmperf_source=source,
         options=_describe_files(options),
@@ -148,7 +150,7 @@ def complete_options(
     }
     concurrency = None if options.concurrency is None else tuple(options.concurrency)
     settings = build_settings(
-        size, suites, fields, most_tokens=most_tokens, concurrency=concurrency
+        size, run_suites, fields, most_tokens=most_tokens, concurrency=concurrency
     )
     return replace(
         settings,

@@ -1,0 +1,88 @@
+"""How the suites of an experiment become prompts: ours by name, a person's own by file.
+
+Invariant: a file is used only if its bytes have the digest that the experiment states, and its
+classes are those that the experiment states.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+from tandem.bench.plan.run_size import RunSize
+from tandem.bench.suites.file_options import FileOptions
+from tandem.bench.suites.suite import Suite, read_suite
+from tandem.declarations.suite_file import DeclaredSuite, SuiteFile, find_suite_name
+from tandem.errors import InputError
+
+_STAGE_ADVICE = "write the lines that `tandem artifacts stage-suite` prints of the file"
+# a runner looks at its experiments again and again
+_parsed_suites: dict[tuple[str, str, FileOptions], Suite] = {}
+
+
+def load_experiment_suites(
+    size: RunSize, suites: Sequence[DeclaredSuite], read_content: Callable[[SuiteFile], bytes]
+) -> tuple[Suite, ...]:
+    """Return the suites that a run of a size asks, each with the classes of the size.
+
+    Args:
+        size: of the run.
+        suites: of the experiment.
+        read_content: returns the bytes of a file, from disk or from the bucket.
+
+    Raises:
+        InputError: a file cannot be read, has another digest, is in no known form, or has other
+            classes than the experiment states.
+    """
+    asked_names = size.select_names([find_suite_name(suite) for suite in suites])
+    entries = [
+        suite if isinstance(suite, str) else read_declared_suite(suite, read_content(suite))
+        for suite in suites
+        if find_suite_name(suite) in asked_names
+    ]
+    return size.load_suites(entries)
+
+
+def read_declared_suite(declared: SuiteFile, content: bytes) -> Suite:
+    """Return the suite of a file's bytes, with all its classes; each is parsed once.
+
+    Raises:
+        InputError: as `load_experiment_suites`.
+    """
+    _require_digest(declared, content)
+    options = FileOptions(
+        prompt_column=declared.prompt_column,
+        class_field=declared.class_field,
+        turns=declared.turns,
+        sample=declared.sample,
+        seed=declared.seed,
+    )
+    key = (declared.file, declared.sha256, options)
+    if key not in _parsed_suites:
+        _parsed_suites[key] = read_suite(
+            content, name=declared.name, where=declared.file, options=options
+        )
+    _require_classes(declared, _parsed_suites[key])
+    return _parsed_suites[key]
+
+
+def _require_digest(declared: SuiteFile, content: bytes) -> None:
+    sha256 = hashlib.sha256(content).hexdigest()
+    if sha256 != declared.sha256:
+        problem = f"its SHA-256 is {sha256}, and the experiment states {declared.sha256}"
+        change = f"bring back the file, or {_STAGE_ADVICE}"
+        raise InputError(problem, where=declared.file, change=change)
+
+
+def _require_classes(declared: SuiteFile, suite: Suite) -> None:
+    if not declared.classes:
+        return
+    counts = {name: len(suite.class_prompts(name)) for name in suite.classes}
+    differences = [
+        f"class {name} has {counts.get(name, 0)} prompts, and the experiment states"
+        f" {declared.classes.get(name, 0)}"
+        for name in counts | declared.classes
+        if counts.get(name) != declared.classes.get(name)
+    ]
+    if differences:
+        raise InputError("; ".join(differences), where=declared.file, change=_STAGE_ADVICE)
