@@ -20,7 +20,7 @@ from cyclopts import Parameter
 from tandem.cli import monitoring_cost, recompile
 from tandem.cli.console import format_count, print_json, print_line, print_rows, print_spec_faults
 from tandem.cli.inputs import CommandInputs, read_inputs
-from tandem.cli.project_suites import SuiteCheck, check_project_suites, describe_suite
+from tandem.cli.project_suites import SuiteCheck, check_project_suites
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.cli.show import compute_environment_cost, dump_parked_cost, format_parked_cost
 from tandem.declarations.environment import Environment
@@ -164,11 +164,7 @@ def _print_files(inputs: CommandInputs) -> None:
 def _print_suites(checks: Mapping[str, SuiteCheck]) -> None:
     """Print what each experiment asks of its own files, and which files are not at hand."""
     for name, own in checks.items():
-        rows = [(suite.name, describe_suite(suite)) for suite in own.suites.values()]
-        rows += [
-            (path, "not at hand: its form, classes and lengths are not checked")
-            for path in own.absent
-        ]
+        rows = own.list_rows()
         if rows:
             print_line(f"prompts of {name}:")
             print_rows(rows, label_columns=max(len(label) for label, _ in rows) + 2)

@@ -6,7 +6,7 @@ fault of an experiment: its digest stands for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,14 @@ from tandem.declarations.suite_file import SuiteFile
 from tandem.declarations.workspace import SpecFile
 from tandem.errors import InputError, convert_os_errors
 from tandem.run.experiment_suites import read_declared_suite
+from tandem.run.prompt_lengths import (
+    ESTIMATED,
+    describe_long_prompts,
+    estimate_tokens,
+    measure_prompts,
+)
+
+LENGTH_ADVICE = "Shorten them, or raise max_prompt_tokens, which compiles again"
 
 
 def find_project_file(selection: Selection, suite: SuiteFile) -> Path | None:
@@ -55,19 +63,35 @@ class SuiteCheck:
     """What a check sees of the files of prompts that one experiment names.
 
     Args:
+        limit: the longest prompt of the experiment, in tokens.
         suites: that were read, by name.
         absent: paths of the files that are not at hand.
         faults: of the files at hand, at the experiment's keys.
     """
 
-    suites: dict[str, Suite]
-    absent: tuple[str, ...]
-    faults: tuple[SpecFault, ...]
+    limit: int
+    suites: dict[str, Suite] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
+    faults: list[SpecFault] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `tandem check --json` prints of them."""
-        counts = {name: count_classes(suite) for name, suite in self.suites.items()}
-        return {"prompts": counts, "not_at_hand": list(self.absent)}
+        rows = {
+            name: {"classes": count_classes(suite), "estimated_tokens": estimate_longest(suite)}
+            for name, suite in self.suites.items()
+        }
+        return {"read": rows, "not_at_hand": self.absent}
+
+    def list_rows(self) -> list[tuple[str, str]]:
+        """Return a row for each file: its prompts by class and the longest, or that it is away."""
+        rows = []
+        for name, suite in self.suites.items():
+            counts = ", ".join(f"{class_} {n}" for class_, n in count_classes(suite).items())
+            prompts = format_count(len(suite.prompts), "prompt")
+            longest = f"about {estimate_longest(suite)} of {self.limit} tokens"
+            rows.append((name, f"{prompts}: {counts}; the longest {longest}, {ESTIMATED}"))
+        absence = "not at hand: its form, classes and lengths are not checked"
+        return [*rows, *((path, absence) for path in self.absent)]
 
 
 def count_classes(suite: Suite) -> dict[str, int]:
@@ -75,31 +99,34 @@ def count_classes(suite: Suite) -> dict[str, int]:
     return {name: len(suite.class_prompts(name)) for name in suite.classes}
 
 
-def describe_suite(suite: Suite) -> str:
-    """Return how many prompts a suite has, by class."""
-    counts = ", ".join(f"{name} {count}" for name, count in count_classes(suite).items())
-    return f"{format_count(len(suite.prompts), 'prompt')}: {counts}"
+def estimate_longest(suite: Suite) -> int:
+    """Return about how many tokens its longest prompt has."""
+    return max(row.tokens for row in measure_prompts(suite, estimate_tokens))
 
 
 def check_project_suites(selection: Selection, declaration: SpecFile[Experiment]) -> SuiteCheck:
     """Check form, ids and classes of the files at hand, and their lengths by an estimate."""
-    experiment = declaration.record
-    suites = {}
-    absent = []
-    faults = []
-    for index, suite in enumerate(experiment.suites):
+    check = SuiteCheck(limit=declaration.record.max_prompt_tokens)
+    for index, suite in enumerate(declaration.record.suites):
         if not isinstance(suite, SuiteFile):
             continue
         if find_project_file(selection, suite) is None:
-            absent.append(suite.file)
+            check.absent.append(suite.file)
             continue
         path = f"suites[{index}].file"
         try:
-            suites[suite.name] = read_project_suite(selection, suite)
-        except InputError as fault:
-            got = f"{fault.where}: {fault.problem}"
-            faults.append(declaration.document.build_fault(path, got, "", fault.change))
-    return SuiteCheck(suites=suites, absent=tuple(absent), faults=tuple(faults))
+            read_suite = read_project_suite(selection, suite)
+        except InputError as error:
+            got = f"{error.where}: {error.problem}"
+            check.faults.append(declaration.document.build_fault(path, got, "", error.change))
+            continue
+        check.suites[suite.name] = read_suite
+        long_text = describe_long_prompts(read_suite, estimate_tokens, check.limit)
+        if long_text:
+            got = f"{suite.file}: {long_text} ({ESTIMATED})"
+            warning = declaration.document.build_fault(path, got, "", LENGTH_ADVICE)
+            check.faults.append(replace(warning, severity="warning"))
+    return check
 
 
 def _read_file(selection: Selection, suite: SuiteFile) -> bytes:

@@ -92,6 +92,15 @@ def test_check_names_an_empty_class_with_both_counts(declare, check):
     assert "class returns has 0 prompts, and the experiment states 3" in text
 
 
+def test_check_warns_of_a_prompt_that_is_estimated_too_long(declare, check):
+    lines = PROMPTS.splitlines(keepends=True)
+    lines[36] = json.dumps({"prompt": "word " * 300, "team": "billing"}) + "\n"
+    declare("".join(lines))
+    code, text = check("--verbose")
+    assert code == 0
+    assert "line 37 has 450; max_prompt_tokens is 384 (estimated at 0.3 tokens a character" in text
+
+
 def test_two_suites_of_one_name_are_refused(declare, check, specs):
     path = specs / "experiments" / "post.yaml"
     declare(at_hand=False)
@@ -106,7 +115,8 @@ def test_the_document_has_what_was_checked(declare, specs, capsys):
     declare()
     main(["check", ENV, "--json", *folders(specs)])
     suites = json.loads(capsys.readouterr().out)["suites"]
-    assert suites["post"] == {"prompts": {"support.jsonl": {"billing": 40}}, "not_at_hand": []}
+    read = {"support.jsonl": {"classes": {"billing": 40}, "estimated_tokens": 6}}
+    assert suites["post"] == {"read": read, "not_at_hand": []}
 
 
 def build_hosted(specs, *flags):

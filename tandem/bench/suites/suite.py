@@ -18,8 +18,8 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -83,6 +83,7 @@ class Suite:
         sha256: of the canonical content (`content_hash`).
         defaults: of the suite.
         notes: sentences for a reader of its figures, e.g. about an omitted case.
+        places: where each prompt stands in a user's file, by its id.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Suite:
     sha256: str
     defaults: SuiteDefaults
     notes: tuple[str, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -166,8 +168,14 @@ def read_suite(
     file = read_prompts(content, where, options)
     prompts = options.draw_sample(tuple(file.prompts.values()), where)
     notes = tuple(f"{name}: {note}" for note in file.list_notes())
-    digest = content_hash(prompts)
-    return Suite(name=name, prompts=prompts, sha256=digest, defaults=REAL, notes=notes)
+    return Suite(
+        name=name,
+        prompts=prompts,
+        sha256=content_hash(prompts),
+        defaults=REAL,
+        notes=notes,
+        places=file.places,
+    )
 
 
 @cache  # a runner asks for them at each look, and they are the package's own

@@ -34,6 +34,7 @@ class FilePrompts:
 
     Args:
         prompts: by id, in the file's order.
+        places: where each stands in the file, by id.
         faults: of rows, each with its place.
         omitted: reason to number of conversations that are left out.
         unused_keys: of the rows; what they say is not sent.
@@ -42,6 +43,7 @@ class FilePrompts:
     """
 
     prompts: dict[str, Prompt] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
     faults: list[tuple[str, str]] = field(default_factory=list)
     omitted: Counter[str] = field(default_factory=Counter)
     unused_keys: dict[str, None] = field(default_factory=dict)
@@ -65,6 +67,7 @@ class FilePrompts:
         """Add the prompt of a row, or the fault that its id is taken."""
         if self.prompts.setdefault(prompt.id, prompt) is not prompt:
             self.faults.append((place, f"duplicate id {prompt.id!r}"))
+        self.places.setdefault(prompt.id, place)
 
 
 def read_prompts(content: bytes, where: str, options: FileOptions) -> FilePrompts:

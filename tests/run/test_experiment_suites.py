@@ -1,0 +1,62 @@
+"""How an experiment's suites become prompts: digest, classes, size."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from tandem.bench.plan.run_size import SIZES
+from tandem.declarations.suite_file import SuiteFile
+from tandem.errors import InputError
+from tandem.run.experiment_suites import load_experiment_suites
+
+ROWS = [{"prompt": f"Ticket {number}", "team": f"team-{number % 4}"} for number in range(20)]
+CONTENT = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+SUPPORT = SuiteFile(
+    file="prompts/support.jsonl",
+    sha256=hashlib.sha256(CONTENT).hexdigest(),
+    class_field="team",
+    classes={f"team-{number}": 5 for number in range(4)},
+)
+
+
+def load(declared, *, size="default", content=CONTENT, others=()):
+    return load_experiment_suites(SIZES[size], (*others, declared), lambda _: content)
+
+
+def test_a_file_is_read_as_the_experiment_says():
+    (suite,) = load(SUPPORT)
+    assert (suite.name, len(suite.prompts)) == ("support.jsonl", 20)
+    assert suite.classes == ("team-0", "team-1", "team-2", "team-3")
+
+
+def test_the_size_narrows_a_file():
+    (suite,) = load(SUPPORT, size="quick")
+    assert suite.classes == ("team-0", "team-1", "team-2")
+
+
+def test_a_quick_run_with_real_reads_no_file():
+    (suite,) = load(SUPPORT, size="quick", content=b"other bytes", others=("real",))
+    assert suite.name == "real"
+
+
+def test_other_bytes_are_refused_even_after_the_file_was_read():
+    load(SUPPORT)
+    with pytest.raises(InputError, match=f"and the experiment states {SUPPORT.sha256}"):
+        load(SUPPORT, content=CONTENT + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("classes", "difference"),
+    [
+        ({"team-0": 5, "team-1": 5, "team-2": 5}, "class team-3 has 5 prompts, .* states 0"),
+        (SUPPORT.classes | {"team-9": 1}, "class team-9 has 0 prompts, .* states 1"),
+        (SUPPORT.classes | {"team-0": 4}, "class team-0 has 5 prompts, .* states 4"),
+    ],
+    ids=["left out", "without a prompt", "another count"],
+)
+def test_other_classes_are_refused_with_both_counts(classes, difference):
+    with pytest.raises(InputError, match=difference):
+        load(SUPPORT.model_copy(update={"classes": classes}))
