@@ -35,6 +35,7 @@ from tandem.run.run_estimate import RunEstimate
 from tandem.run.run_keys import find_run_id_fault, lease_run
 from tandem.run.run_refusals import list_plan_faults, list_refusals
 from tandem.run.run_values import RunRecord, RunRequest, estimate_round_s
+from tandem.run.stored_suites import judge_stored_suite, read_stored_suites
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 
 # what of doctor's checks holds for a run of what is deployed; the others are of a deploy, or ask
@@ -50,6 +51,7 @@ RUN_CHECKS = frozenset(
         "bucket",
         "bucket-key",
         "own-images",
+        "suites",
         "fleet",
         "capacity-kind",
         "scaling",
@@ -167,6 +169,7 @@ def _read_plan_inputs(
     environment = client.environment
     catalogue = inputs.catalogue
     experiment = _find_experiment(inputs, environment, request)
+    store = ObjectStore(client.config.bucket, client.clients.s3)
     steps = client.read_steps(request.run) if is_resumed else ()
     spec_digest = compute_spec_digest(environment, experiment, catalogue)
     plan_inputs = run_plan.RunPlanInputs(
@@ -177,6 +180,7 @@ def _read_plan_inputs(
         request=msgspec.structs.replace(request, spec_digest=spec_digest),
         done_steps=frozenset(step.step for step in steps if step.state == "done"),
         measured_minutes=estimate_round_s(steps) / 60,
+        file_suites=read_stored_suites(store, experiment) if request.until == "judge" else {},
     )
     return run_plan.complete_hours(plan_inputs)
 
@@ -254,6 +258,7 @@ def _examine_account(
         catalogue=inputs.catalogue,
         now=now,
         resolve_digest=resolve_digest,
+        judge_suite=judge_stored_suite,
     )
     checks = [check for check in CHECKS if check.id in check_ids]
     findings = run_checks(context, AccountClients(client.environment, client.session), checks)

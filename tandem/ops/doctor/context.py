@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 from tandem.declarations.catalogue import Catalogue
 from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.model import ModelConfig
+from tandem.declarations.suite_file import SuiteFile
 
 CheckLevel = Literal["ok", "warn", "fail", "unknown"]
 CheckGroup = Literal["account", "network", "capacity", "artifacts", "cluster", "guard", "people"]
@@ -39,6 +40,8 @@ class DoctorContext:
         now: by which ages and windows are judged, UTC.
         resolve_digest: queries a registry for the digest behind `repository:tag` or
             `repository@sha256:...`; raises RegistryError.
+        judge_suite: reads a file of prompts of an experiment with a client of S3, and judges it;
+            raises a TandemError if S3 fails.
     """
 
     environment: Environment
@@ -46,6 +49,7 @@ class DoctorContext:
     catalogue: Catalogue
     now: datetime
     resolve_digest: Callable[[str], str]
+    judge_suite: Callable[[DoctorContext, Experiment, SuiteFile, Any], Finding]
 
     def list_models(self) -> list[ModelConfig]:
         """Return every model that the hosted experiments serve, each once."""

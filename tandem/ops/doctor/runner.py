@@ -80,6 +80,7 @@ CHECKS = (
     DoctorCheck("log-key", "artifacts", storage.check_log_key),
     DoctorCheck("images", "artifacts", storage.check_images, mandatory=False),
     DoctorCheck("own-images", "artifacts", storage.check_own_images, mandatory=False),
+    DoctorCheck("suites", "artifacts", storage.check_suites, mandatory=False),
     DoctorCheck("build-quota", "artifacts", storage.check_build_quota, mandatory=False),
     DoctorCheck("token", "artifacts", storage.check_token),
     DoctorCheck("minor", "cluster", cluster.check_kubernetes_minor, mandatory=False),

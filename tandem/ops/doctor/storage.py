@@ -204,6 +204,20 @@ def check_own_images(context: DoctorContext, account: AccountClients) -> Iterato
             yield Finding("warn", f"{repository} has no {tag}, this checkout's", action, command)
 
 
+def check_suites(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
+    """Check that the bucket has the experiments' files of prompts, and that the servers take them.
+
+    A viewer may not read them: the line is unknown then.
+    """
+    has_file = False
+    for experiment in context.experiments:
+        for suite in experiment.list_suite_files():
+            has_file = True
+            yield context.judge_suite(context, experiment, suite, account.client("s3"))
+    if not has_file:
+        yield Finding("ok", "no hosted experiment names a file of prompts")
+
+
 def check_build_quota(context: DoctorContext, account: AccountClients) -> Finding:
     """Check that the account may run a build: a new one may run one at once, or none."""
     quota = find_quota(account, "codebuild", BUILD_QUOTA)

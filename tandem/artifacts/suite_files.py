@@ -1,0 +1,74 @@
+"""Files of prompts in the bucket: each under the name and the digest that an experiment states.
+
+Invariant: a stored file never changes, and no bytes are used that have another digest. No fault
+shows what a file holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from tandem.artifacts.store import ObjectStore
+from tandem.declarations.names import suite_key
+from tandem.declarations.suite_file import SuiteFile
+from tandem.errors import InputError, convert_os_errors
+
+MAX_SUITE_BYTES = 64 * 1024**2  # it passes through the memory of a small pod
+
+
+def read_suite_file(path: Path) -> bytes:
+    """Return the content of a file of prompts on disk.
+
+    Raises:
+        InputError: it cannot be read, or is too large to be stored.
+    """
+    with convert_os_errors("it cannot be read", path, "correct the path or its rights"):
+        size = path.stat().st_size
+        if size <= MAX_SUITE_BYTES:
+            return path.read_bytes()
+    change = "keep fewer prompts: fifty to a few hundred of each class decide"
+    problem = f"{size} bytes, and a file of prompts has at most {MAX_SUITE_BYTES}"
+    raise InputError(problem, where=str(path), change=change)
+
+
+def store_suite(store: ObjectStore, path: Path) -> tuple[str, str]:
+    """Store a file of prompts under its own name; return its SHA-256 and key.
+
+    Raises:
+        InputError: it cannot be read, or is too large.
+        ExternalError: S3 failed.
+    """
+    content = read_suite_file(path)
+    sha256 = hashlib.sha256(content).hexdigest()
+    key = suite_key(path.name, sha256)
+    if not store.create(key, content):
+        other_object = store.read(key)  # other bytes under our digest
+        if other_object:
+            store.write_if(key, content, other_object.etag)
+    return sha256, key
+
+
+def read_suite(store: ObjectStore, suite: SuiteFile) -> bytes:
+    """Return the stored bytes of a suite.
+
+    Raises:
+        InputError: the bucket lacks the file, it is too large, or it has another digest.
+        ExternalError: S3 failed.
+    """
+    key = suite_key(suite.name, suite.sha256)
+    where = store.url(key)
+    change = f"store it again: tandem artifacts stage-suite {suite.file} --env NAME"
+    head = store.head(key)
+    if head is None:
+        raise InputError("the bucket has no file of this digest", where=where, change=change)
+    if head.size > MAX_SUITE_BYTES:
+        problem = f"{head.size} bytes, and a file of prompts has at most {MAX_SUITE_BYTES}"
+        raise InputError(problem, where=where, change=change)
+    content = store.read(key)
+    body = content.body if content else b""
+    sha256 = hashlib.sha256(body).hexdigest()
+    if sha256 != suite.sha256:
+        problem = f"its SHA-256 is {sha256}, and the experiment states {suite.sha256}"
+        raise InputError(problem, where=where, change=change)
+    return body

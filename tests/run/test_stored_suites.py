@@ -1,0 +1,113 @@
+"""Files of prompts in the bucket, as `tandem doctor` and `tandem run` judge them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+
+import pytest
+from artifact_fixtures import aws, bucket, clients, endpoint, front, store
+from committed import environment, experiment, known
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+from tandem.artifacts.suite_files import store_suite
+from tandem.declarations.suite_file import SuiteFile
+from tandem.ops.doctor.context import DoctorContext
+from tandem.run.stored_suites import judge_stored_suite, read_stored_suites
+
+__all__ = ["aws", "bucket", "clients", "endpoint", "front", "store"]
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+EXPERIMENT = experiment("post")
+TARGET = known().models[EXPERIMENT.target]
+
+
+@pytest.fixture
+def support(tmp_path):
+    """A file of three prompts, the second of 400 words, and its suite."""
+    path = tmp_path / "support.jsonl"
+    prompts = ["one", "word " * 400, "three"]
+    path.write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in prompts))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return path, SuiteFile(file="prompts/support.jsonl", sha256=digest)
+
+
+@pytest.fixture
+def judge(store):
+    """Judge a suite in the test's bucket."""
+    place = environment("post-us-east-2")
+    artifacts = place.artifacts.model_copy(update={"existing_bucket": store.bucket})
+    context = DoctorContext(
+        environment=place.model_copy(update={"artifacts": artifacts}),
+        experiments=(EXPERIMENT,),
+        catalogue=known(),
+        now=datetime.now(tz=UTC),
+        resolve_digest=str,
+        judge_suite=judge_stored_suite,
+    )
+    return lambda suite: judge_stored_suite(context, EXPERIMENT, suite, store.client)
+
+
+def stage_tokenizer(store):
+    """Store a tokenizer whose tokens are words where the target's is staged."""
+    tokenizer = Tokenizer(WordLevel({"?": 0}, unk_token="?"))  # noqa: S106 - no secret
+    tokenizer.pre_tokenizer = Whitespace()
+    store.create(f"{TARGET.prefix()}/tokenizer.json", tokenizer.to_str().encode())
+
+
+def test_a_file_that_is_not_stored_fails_with_what_to_do(judge, support):
+    _, suite = support
+    finding = judge(suite)
+    assert (finding.level, "the bucket has no file of this digest" in finding.message) == (
+        "fail",
+        True,
+    )
+    assert "tandem artifacts stage-suite prompts/support.jsonl" in finding.action
+
+
+def test_a_stored_file_is_not_counted_before_its_target_is_staged(store, judge, support):
+    path, suite = support
+    store_suite(store, path)
+    finding = judge(suite)
+    assert finding.level == "ok"
+    assert f"3 prompts, not counted: {TARGET.id} is not staged" in finding.message
+
+
+def test_the_targets_tokenizer_refuses_a_prompt_that_cannot_fit(store, judge, support):
+    path, suite = support
+    store_suite(store, path)
+    stage_tokenizer(store)
+    finding = judge(suite)
+    assert finding.level == "fail"
+    assert "line 2 has 400; max_prompt_tokens is 384" in finding.message
+
+
+def test_other_bytes_under_the_digest_fail(store, judge, support):
+    path, suite = support
+    _, key = store_suite(store, path)
+    store.client.put_object(Bucket=store.bucket, Key=key, Body=b"other bytes")
+    finding = judge(suite)
+    assert (finding.level, suite.sha256 in finding.message) == ("fail", True)
+
+
+def test_without_a_bucket_the_file_waits_for_the_deploy(store, judge, support):
+    _, suite = support
+    store.client.delete_bucket(Bucket=store.bucket)
+    assert judge(suite).level == "warn"
+
+
+def test_a_plan_goes_without_a_file_that_is_not_stored(store, support):
+    path, suite = support
+    asked = EXPERIMENT.model_copy(update={"suites": (suite,)})
+    assert read_stored_suites(store, asked) == {}
+    store_suite(store, path)
+    assert len(read_stored_suites(store, asked)["support.jsonl"].prompts) == 3
+
+
+def test_no_finding_shows_a_prompt(store, judge, support):
+    path, suite = support
+    store_suite(store, path)
+    stage_tokenizer(store)
+    assert "word" not in judge(suite).message
