@@ -11,25 +11,9 @@ from pathlib import Path
 
 from tandem.artifacts.store import ObjectStore
 from tandem.declarations.names import suite_key
+from tandem.declarations.suite_content import MAX_SUITE_BYTES, build_size_error, read_suite_file
 from tandem.declarations.suite_file import SuiteFile
-from tandem.errors import InputError, convert_os_errors
-
-MAX_SUITE_BYTES = 64 * 1024**2  # it passes through the memory of a small pod
-
-
-def read_suite_file(path: Path) -> bytes:
-    """Return the content of a file of prompts on disk.
-
-    Raises:
-        InputError: it cannot be read, or is too large to be stored.
-    """
-    with convert_os_errors("it cannot be read", path, "correct the path or its rights"):
-        size = path.stat().st_size
-        if size <= MAX_SUITE_BYTES:
-            return path.read_bytes()
-    change = "keep fewer prompts: fifty to a few hundred of each class decide"
-    problem = f"{size} bytes, and a file of prompts has at most {MAX_SUITE_BYTES}"
-    raise InputError(problem, where=str(path), change=change)
+from tandem.errors import InputError
 
 
 def store_suite(store: ObjectStore, path: Path) -> tuple[str, str]:
@@ -63,8 +47,7 @@ def read_suite(store: ObjectStore, suite: SuiteFile) -> bytes:
     if head is None:
         raise InputError("the bucket has no file of this digest", where=where, change=change)
     if head.size > MAX_SUITE_BYTES:
-        problem = f"{head.size} bytes, and a file of prompts has at most {MAX_SUITE_BYTES}"
-        raise InputError(problem, where=where, change=change)
+        raise build_size_error(head.size, where)
     content = store.read(key)
     body = content.body if content else b""
     sha256 = hashlib.sha256(body).hexdigest()

@@ -15,9 +15,10 @@ from tandem.cli.console import format_count
 from tandem.cli.selection import Selection
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.faults import SpecFault
+from tandem.declarations.suite_content import read_suite_file
 from tandem.declarations.suite_file import SuiteFile
 from tandem.declarations.workspace import SpecFile
-from tandem.errors import InputError, convert_os_errors
+from tandem.errors import InputError
 from tandem.run.experiment_suites import read_declared_suite
 from tandem.run.prompt_lengths import (
     ESTIMATED,
@@ -39,8 +40,8 @@ def read_project_suite(selection: Selection, suite: SuiteFile) -> Suite:
     """Return a suite of an experiment, with all its classes.
 
     Raises:
-        InputError: the file is not at hand or cannot be read, has another digest, is in no known
-            form, or has other classes than the experiment states.
+        InputError: the file is not at hand, cannot be read or is too large, has another digest, is
+            in no known form, or has other classes than the experiment states.
     """
     return read_declared_suite(suite, _read_file(selection, suite))
 
@@ -135,5 +136,4 @@ def _read_file(selection: Selection, suite: SuiteFile) -> bytes:
     if path is None:
         change = f"put the file there, below the folder that holds {selection.experiments.name}/"
         raise InputError("file not found", where=str(root / suite.file), change=change)
-    with convert_os_errors("it cannot be read", path, "correct the path or its rights"):
-        return path.read_bytes()
+    return read_suite_file(path)

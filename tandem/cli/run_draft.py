@@ -100,13 +100,14 @@ def draft_offline(
     experiment = _find_experiment(inputs, environment, request)
     needs = merge_needs(list_needs(environment.name, [experiment], inputs.catalogue))
     rows = survey_bucket(bucket_name(environment), needs, stored_sets=())
+    is_measured = request.until == "judge"
     plan_inputs = run_plan.RunPlanInputs(
         environment=environment,
         experiment=experiment,
         catalogue=inputs.catalogue,
         gaps=run_plan.find_gaps(rows),
         request=request,
-        file_suites=read_project_suites(selection, experiment),
+        file_suites=read_project_suites(selection, experiment) if is_measured else {},
     )
     plan_inputs = run_plan.complete_hours(plan_inputs)
     return RunDraft(

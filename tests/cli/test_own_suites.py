@@ -147,3 +147,12 @@ def test_a_flag_of_a_file_is_none_of_the_experiments(declare, specs):
 def test_a_suite_of_the_flags_takes_the_place_of_the_experiments(declare, specs):
     declare(at_hand=False)
     assert [suite.name for suite in build_hosted(specs, "--suite", "real").suites] == ["real"]
+
+
+def test_a_file_at_hand_that_is_too_large_is_refused_with_both_sizes(declare, check, specs):
+    declare()
+    with (specs / "prompts" / "support.jsonl").open("wb") as file:
+        file.truncate(65 * 1024**2)
+    code, text = check()
+    assert code == 2
+    assert "68157440 bytes, and a file of prompts has at most 67108864" in text
