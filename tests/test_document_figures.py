@@ -38,6 +38,7 @@ from tandem.cli.show import compute_environment_cost
 from tandem.declarations.environment import RUNS_PER_MONTH
 from tandem.declarations.experiment import CompileSettings, QualityTask
 from tandem.declarations.project_image import BUILD_MINUTES
+from tandem.declarations.suite_content import MAX_SUITE_BYTES
 from tandem.declarations.variant_key import compute_artifact_key
 from tandem.guard import observe
 from tandem.guard.config import GuardConfig
@@ -50,6 +51,7 @@ from tandem.plan.measurement_rows import SERVED_DENSE, load_published
 from tandem.plan.step_cost import RANGE_FACTOR, fit_step_cost, fit_verified_share
 from tandem.publish import publisher
 from tandem.run import engine, fleet_steps, jobs, request_inbox, run_client, run_keys, serving_steps
+from tandem.run.prompt_lengths import ASCII_TOKENS, OTHER_TOKENS
 from tandem.run.run_estimate import RunEstimate
 from tandem.run.run_plan import (
     JUDGE_MINUTES,
@@ -207,6 +209,10 @@ STATED: list[tuple[str, str, object]] = [
     ("knee.md", "At least {} counted", knee_search.LEAST_COUNTED),
     ("knee.md", "goes on by {}", knee_search.COUNT_STEP),
     ("knee.md", "up to {}. The load", knee_search.MOST_COUNTED),
+    ("own-prompts.md", "in the bucket, at most {} MiB", MAX_SUITE_BYTES // 1024**2),
+    ("own-prompts.md", "it estimates {} tokens a character", ASCII_TOKENS),
+    ("own-prompts.md", "and {} for a character beyond ASCII", OTHER_TOKENS),
+    ("own-prompts.md", "At most {} classes", MAX_CLASSES),
     ("suites.md", "(by default {};", DEFAULT_SIZE.prompts_per_class),
     ("suites.md", "The default allows at most {} output tokens", DEFAULT_SIZE.max_tokens),
     ("suites.md", "| `max_tokens` | {} by default |", REAL.max_tokens),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from bucket_specs import folders
 from tandem.cli.bench_settings import build_settings
 from tandem.cli.program import main
 from tandem.cli.selection import Selection
+from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
 
 ENV = "post-us-east-2"
@@ -117,6 +119,13 @@ def test_the_document_has_what_was_checked(declare, specs, capsys):
     suites = json.loads(capsys.readouterr().out)["suites"]
     read = {"support.jsonl": {"classes": {"billing": 40}, "estimated_tokens": 6}}
     assert suites["post"] == {"read": read, "not_at_hand": []}
+
+
+def test_the_page_shows_a_suite_as_it_is_declared(root):
+    page = (root / "docs" / "own-prompts.md").read_text()
+    (text,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
+    _, suite = yaml.safe_load(text.replace("SHA256", "a" * 64))["suites"]
+    assert SuiteFile.model_validate(suite).name == "support.jsonl"
 
 
 def build_hosted(specs, *flags):
