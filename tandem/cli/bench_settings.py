@@ -41,7 +41,7 @@ class RunArms:
     """
 
     arms: tuple[ManifestArm, ...]
-    fields: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str | bool] = field(default_factory=dict)
     suites: tuple[DeclaredSuite, ...] = ()
     most_tokens: int | None = None
     goodput: dict[str, float] | None = None
@@ -339,10 +339,11 @@ def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
     )
     require_variants(experiment, flags.variants)
     arms = build_arms(environment, experiment, inputs.catalogue, flags.variants)
-    fields = {
+    fields: dict[str, str | bool] = {
         "environment": environment.name,
         "experiment": experiment.name,
         "instance_type": environment.capacity.instance_type,
+        "show_prompts": experiment.report.show_prompts,
     }
     return RunArms(
         arms=arms,

@@ -189,6 +189,17 @@ class QualityTask(SpecRecord):
     )
 
 
+class ReportSettings(SpecRecord):
+    """What a verdict and its report show."""
+
+    show_prompts: bool = Field(
+        False,
+        description=(
+            "show prompts and answers of your own suites; those of post and real are always shown"
+        ),
+    )
+
+
 class Sweep(SpecRecord):
     """Variants by product: every draft at every window."""
 
@@ -248,6 +259,9 @@ class Experiment(SpecRecord):
     )
     quality: tuple[QualityTask, ...] = Field(
         (), description="tasks by which a run compares the quality of the output"
+    )
+    report: ReportSettings = Field(
+        default_factory=ReportSettings, description="what a verdict and its report show"
     )
     schedule: Literal["interleaved", "simultaneous"] = Field(
         "interleaved", description="one arm at a time in ABBA rounds, or all at once as in the post"

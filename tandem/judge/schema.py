@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from tandem.bench.plan.schedule import LoadLevel
+from tandem.bench.records.manifest import SuiteEntry
 
 SCHEMA = 3
 FILE = "verdict.json"
@@ -366,8 +367,8 @@ class DivergenceExample(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt whose outputs differ, side by side.
 
     `at` is the first place at which they differ, in the unit of Equality.by; the texts are cut
-    around it. `near_tie` says whether the log-probabilities of the two choices were nearly equal;
-    None where nobody gave them.
+    around it, and both are empty where the run does not show its prompts. `near_tie` says whether
+    the log-probabilities of the two choices were nearly equal; None where nobody gave them.
     """
 
     class_: str = msgspec.field(name="class")
@@ -376,6 +377,11 @@ class DivergenceExample(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str
     measured: str
     near_tie: bool | None = None
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether its texts are left out: two outputs that differ are never both empty."""
+        return not (self.baseline or self.measured)
 
 
 class ClassEquality(msgspec.Struct, frozen=True, kw_only=True):
@@ -576,6 +582,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         simulated: whether an arm is a simulated server; None if a server of LLMPerf did not list
             its models.
         baseline: its arm; variants: the others, without the control.
+        suites: what was asked; of a file of one's own, the digest of its bytes too.
         speculating: arms of which the manifest says that they speculate.
         requests, failed: records that were judged, and those of them with an error.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`.
@@ -601,6 +608,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     simulated: bool | None
     baseline: str
     variants: tuple[str, ...]
+    suites: tuple[SuiteEntry, ...] = ()
     speculating: tuple[str, ...] = ()
     requests: int
     failed: int

@@ -388,6 +388,15 @@ def mentions_speculation(verdict: Verdict) -> bool:
     return has_counters or bool(verdict.speculating)
 
 
+def describe_suites(verdict: Verdict) -> str:
+    """Return the suites by name; a file with the digest that its experiment declares."""
+    names = []
+    for suite in verdict.suites:
+        digest = f" (SHA-256 {suite.file_sha256})" if suite.file_sha256 else ""
+        names.append(f"{shorten_text(suite.name)}{digest}")
+    return ", ".join(names)
+
+
 def list_notes(verdict: Verdict) -> tuple[str, ...]:
     """Return the notes, without those on acceptance where nobody says that an arm speculates."""
     if mentions_speculation(verdict):

@@ -155,6 +155,7 @@ def _build_verdict(
         simulated=run.simulated,
         baseline=table.baseline,
         variants=table.variants,
+        suites=run.suites,
         speculating=tuple(_list_speculating_arms(run)),
         requests=len(table),
         failed=int(table.failed.sum()),

@@ -80,6 +80,7 @@ def _build_header(figures: Verdict, requests: RequestTable) -> PageHeader:
     facts = {
         "Model": fmt.shorten_text(manifest.arms[0].model),
         "Servers run on": manifest.instance_type or "not stated",
+        "Suites": fmt.describe_suites(figures) or fmt.ABSENT,
         "Measured": figures.created_utc,
         "Requests": f"{figures.requests:,}{failure_text}",
         "Run": figures.run,

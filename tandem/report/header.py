@@ -86,6 +86,7 @@ def build_header(verdict: Verdict, manifest: RunManifest) -> PageHeader:
         "Model": ", ".join(models),
         "Servers run on": manifest.instance_type or "not stated",
         "Baseline": verdict.baseline,
+        "Suites": fmt.describe_suites(verdict) or fmt.ABSENT,
         "Measured": verdict.created_utc,
         "Requests": f"{verdict.requests:,}{failure_text}",
         "Equivalence margin": f"{100 * verdict.margin:g} %",

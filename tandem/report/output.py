@@ -214,6 +214,7 @@ def _describe_example(example: schema.DivergenceExample, unit: str) -> dict[str,
     place = f"{example.class_}, {example.prompt_id}: first difference at {unit} {example.at:,}"
     return {
         "location": f"{place}; {_TIE[example.near_tie]}",
+        "is_hidden": example.is_hidden,
         "before": _mark_tokens(
             (before[first:last], tag != "equal") for tag, first, last, _, _ in opcodes
         ),

@@ -112,19 +112,24 @@ def _list_items(sentences: Iterable[str]) -> Iterator[str]:
 
 
 def _render_arms(verdict: Verdict, width: int) -> Iterator[str]:
-    """Yield the address of each arm, then its absolute figures at each load."""
+    """Yield the address of each arm and what was asked, then absolute figures at each load."""
     if not verdict.arms:
         return
     addresses = {figures.arm: figures.url for figures in verdict.arms}
-    yield from format_table((), list(addresses.items()), flexible=(1,), folds=True, width=width)
+    rows = list(addresses.items())
+    if verdict.suites:
+        rows.append(("suites", fmt.describe_suites(verdict)))
+    yield from format_table((), rows, flexible=(1,), folds=True, width=width)
     heads = ["load", "arm", "requests/s", "TTFT p50", "p99 ms", "TPOT p50", "p99 ms"]
     if verdict.goodput:
         heads.append("in limits")
-    rows = [_format_arm(figures, has_limits=bool(verdict.goodput)) for figures in verdict.arms]
+    figure_rows = [
+        _format_arm(figures, has_limits=bool(verdict.goodput)) for figures in verdict.arms
+    ]
     yield from format_table(
-        heads, rows[:MOST_ROWS], numbers=range(2, len(heads)), flexible=(1,), width=width
+        heads, figure_rows[:MOST_ROWS], numbers=range(2, len(heads)), flexible=(1,), width=width
     )
-    yield from _count_omitted(len(rows), MOST_ROWS, "rows")
+    yield from _count_omitted(len(figure_rows), MOST_ROWS, "rows")
     if verdict.goodput:
         yield f"in limits: requests within every --goodput limit ({fmt.describe_limits(verdict)})"
     yield ""

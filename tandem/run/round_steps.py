@@ -94,6 +94,7 @@ def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -
         instance_type=capacity.instance_type,
         usd_per_hour=capacity.usd_per_hour * work.plan_inputs.nodes,
         claims=experiment.claims,
+        show_prompts=experiment.report.show_prompts,
         drafts={
             variant.name: variant.draft for variant in experiment.all_variants() if variant.draft
         },

@@ -261,6 +261,7 @@ class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         usd_per_hour: of all nodes of the run.
         claims: of the experiment; the judge answers the post's.
         drafts: the draft of each variant that has one.
+        show_prompts: whether the verdict shows texts of the experiment's own suites.
         llmperf_job: the Job whose records answer the post's claims too; empty for none.
         quality_job: the Job whose answers the judge compares; empty for none.
         quality_fault: why the tasks of the experiment have no answers; empty if they have, or there
@@ -291,6 +292,7 @@ class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     usd_per_hour: float | None = None
     claims: Literal["none", "post"] = "none"
     drafts: dict[str, str] = {}
+    show_prompts: bool = False
     llmperf_job: str = ""
     quality_job: str = ""
     quality_fault: str = ""

@@ -22,7 +22,7 @@ _TASK_CHANGE = (
 )
 _MANIFEST_FIELDS = (  # that a task has under the manifest's names
     *("run", "environment", "experiment", "instance_type", "schedule"),
-    *("arms", "seed", "rounds", "control_rounds", "goodput"),
+    *("arms", "seed", "rounds", "control_rounds", "goodput", "show_prompts"),
 )
 
 

@@ -206,6 +206,7 @@ EXPERIMENT: dict[str, Any] = {
         },
         "post",
     ],
+    "report": {"show_prompts": True},
     "schedule": "interleaved",
     "claims": "post",
 }

@@ -12,6 +12,7 @@ import numpy as np
 from tandem.bench.figures.columns import BoolArray
 from tandem.bench.figures.request_metrics import COMPLETE_SUSPECTS, SUSPECTS
 from tandem.bench.figures.request_table import UNKNOWN, RequestTable, read_outputs
+from tandem.bench.records.folder import RECORDS_FILE
 
 _UNKNOWN_SIMULATION = (
     "whether these servers were simulated is not known: one of them did not list its models"
@@ -111,10 +112,10 @@ def _note_server_words(table: RequestTable) -> Iterator[str]:
     for arm, number in _count_by_arm(table, is_broken).items():
         row = int(np.flatnonzero(is_broken & table.arm_mask(arm))[0])
         (record,) = read_outputs(table, [row])
-        yield (
-            f"{arm}: of {number} answers that it broke off, it said of the first:"
-            f" {record.error_detail}"
-        )
+        detail = record.error_detail
+        if record.suite in table.run.hidden_suites:  # a server may repeat what it was asked
+            detail = f"see error_detail of request {record.request_id} in {RECORDS_FILE}"
+        yield f"{arm}: of {number} answers that it broke off, it said of the first: {detail}"
 
 
 def _note_requests(table: RequestTable) -> Iterator[str]:

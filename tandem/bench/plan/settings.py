@@ -81,6 +81,7 @@ class RunSettings:
                 sha256=suite.sha256,
                 prompts=len(suite.prompts),
                 classes=suite.classes,
+                file_sha256=suite.file_sha256,
             )
             for suite in self.suites
         )

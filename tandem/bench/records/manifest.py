@@ -116,12 +116,21 @@ class ManifestArm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One suite: name, SHA-256 of its file, number of prompts, classes in their order."""
+    """One suite.
+
+    Args:
+        name: of the suite.
+        sha256: of the prompts that were sent, as `tandem.bench.suites.suite.content_hash` has it.
+        prompts: number of them.
+        classes: of them, in their order.
+        file_sha256: of the bytes of a file of one's own; None for a suite of Tandem's.
+    """
 
     name: str
     sha256: str
     prompts: int
     classes: tuple[str, ...]
+    file_sha256: str | None = None
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,7 +224,8 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     arm is unknown. `flags` has the options of the first command, each with its values.
     `environment` and `experiment` are the declared ones of the servers, `instance_type` that of the
     environment's nodes; None if the user gave addresses of servers. `run` is the given id of the
-    run, e.g. by `tandem run`; None without one.
+    run, e.g. by `tandem run`; None without one. `show_prompts` says whether a verdict shows texts
+    of suites that are files.
     """
 
     schema: int
@@ -229,6 +239,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     simulated: bool | None
     arms: Annotated[tuple[ManifestArm, ...], msgspec.Meta(min_length=1)]
     suites: tuple[SuiteEntry, ...]
+    show_prompts: bool = True
     schedule: ScheduleName
     seed: int
     api: ApiName
@@ -256,6 +267,13 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     flags: dict[str, tuple[str, ...]] = {}
     notes: tuple[str, ...] = ()
     ended: RunEnd | None = None
+
+    @property
+    def hidden_suites(self) -> frozenset[str]:
+        """The names of the suites whose prompts and answers no verdict shows."""
+        if self.show_prompts:
+            return frozenset()
+        return frozenset(suite.name for suite in self.suites if suite.file_sha256)
 
     @property
     def forces_lengths(self) -> bool:

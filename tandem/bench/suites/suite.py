@@ -84,6 +84,7 @@ class Suite:
         defaults: of the suite.
         notes: sentences for a reader of its figures, e.g. about an omitted case.
         places: where each prompt stands in a user's file, by its id.
+        file_sha256: of the bytes of the user's file; None for a suite that is none.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Suite:
     defaults: SuiteDefaults
     notes: tuple[str, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
+    file_sha256: str | None = None
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -175,6 +177,7 @@ def read_suite(
         defaults=REAL,
         notes=notes,
         places=file.places,
+        file_sha256=hashlib.sha256(content).hexdigest(),
     )
 
 

@@ -240,16 +240,20 @@ def _choose_examples(
     parts: dict[int, OutputDivergence] = {}
     for part in sorted(divergences, key=lambda part: bool(part.near_tie)):
         parts.setdefault(int(table.class_[part.row]), part)
-    return tuple(
-        schema.DivergenceExample(
-            class_=table.classes[code],
-            prompt_id=table.prompts[table.prompt[part.row]].prompt_id,
-            at=part.position,
-            baseline=part.baseline,
-            measured=part.variant,
-            near_tie=part.near_tie,
-        )
-        for code, part in sorted(parts.items())[:MAX_EXAMPLES]
+    return tuple(_build_example(table, part) for _, part in sorted(parts.items())[:MAX_EXAMPLES])
+
+
+def _build_example(table: RequestTable, part: OutputDivergence) -> schema.DivergenceExample:
+    """Return a pair, without its texts where its suite's are not to be shown."""
+    prompt = table.prompts[table.prompt[part.row]]
+    is_hidden = prompt.suite in table.run.hidden_suites
+    return schema.DivergenceExample(
+        class_=table.classes[table.class_[part.row]],
+        prompt_id=prompt.prompt_id,
+        at=part.position,
+        baseline="" if is_hidden else part.baseline,
+        measured="" if is_hidden else part.variant,
+        near_tie=part.near_tie,
     )
 
 
