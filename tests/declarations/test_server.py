@@ -114,3 +114,11 @@ def test_optimization_level_is_a_flag_and_no_neuron_setting() -> None:
     pairs = flags(told(declaration, declaration.variants[0]).arguments)
     assert pairs["--optimization-level"] == "2"
     assert "optimization_level" not in pairs["--additional-config"]
+
+
+def test_vllm_0_9_is_told_to_keep_prompts_out_of_its_log() -> None:
+    post = experiment("post")
+
+    arguments = [told(post, variant).arguments for variant in post.all_variants()]
+
+    assert ["--disable-log-requests" in words for words in arguments] == [True, True]
