@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tandem.artifacts.store import ObjectStore
 from tandem.artifacts.survey import SurveyRow
 from tandem.artifacts.task_sets import read_task_set
 from tandem.declarations import names
@@ -101,7 +100,7 @@ def _check_task_sets(work: StepWork) -> None:
         InputError: it lacks one, or has other bytes of it.
         ExternalError: S3 failed.
     """
-    store = ObjectStore(work.world.guard.bucket, work.world.clients.s3)
+    store = work.world.store
     for task in work.experiment.quality:
         if task.sha256:
             read_task_set(store, task.name, task.sha256)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from tandem.bench.plan.run_size import RunSize
 from tandem.bench.suites.file_options import FileOptions
 from tandem.bench.suites.suite import Suite, read_suite
-from tandem.declarations.suite_file import DeclaredSuite, SuiteFile, find_suite_name
+from tandem.declarations.suite_file import SuiteFile, find_suite_name
 from tandem.errors import InputError
 
 _STAGE_ADVICE = "write the lines that `tandem artifacts stage-suite` prints of the file"
@@ -21,22 +21,23 @@ _parsed_suites: dict[tuple[str, str, FileOptions], Suite] = {}
 
 
 def load_experiment_suites(
-    size: RunSize, suites: Sequence[DeclaredSuite], read_content: Callable[[SuiteFile], bytes]
+    size: RunSize, suites: Sequence[str | SuiteFile], read_file: Callable[[SuiteFile], Suite]
 ) -> tuple[Suite, ...]:
     """Return the suites that a run of a size asks, each with the classes of the size.
 
     Args:
         size: of the run.
         suites: of the experiment.
-        read_content: returns the bytes of a file, from disk or from the bucket.
+        read_file: returns the suite of a file, with all its classes.
 
     Raises:
         InputError: a file cannot be read, has another digest, is in no known form, or has other
             classes than the experiment states.
+        ExternalError: S3 failed.
     """
     asked_names = size.select_names([find_suite_name(suite) for suite in suites])
     entries = [
-        suite if isinstance(suite, str) else read_declared_suite(suite, read_content(suite))
+        suite if isinstance(suite, str) else read_file(suite)
         for suite in suites
         if find_suite_name(suite) in asked_names
     ]
@@ -50,13 +51,7 @@ def read_declared_suite(declared: SuiteFile, content: bytes) -> Suite:
         InputError: as `load_experiment_suites`.
     """
     _require_digest(declared, content)
-    options = FileOptions(
-        prompt_column=declared.prompt_column,
-        class_field=declared.class_field,
-        turns=declared.turns,
-        sample=declared.sample,
-        seed=declared.seed,
-    )
+    options = _build_options(declared)
     key = (declared.file, declared.sha256, options)
     if key not in _parsed_suites:
         _parsed_suites[key] = read_suite(
@@ -64,6 +59,28 @@ def read_declared_suite(declared: SuiteFile, content: bytes) -> Suite:
         )
     _require_classes(declared, _parsed_suites[key])
     return _parsed_suites[key]
+
+
+def find_parsed_suite(declared: SuiteFile) -> Suite | None:
+    """Return the suite of a file that this process has parsed; None if it has not.
+
+    Raises:
+        InputError: it has other classes than the experiment states.
+    """
+    suite = _parsed_suites.get((declared.file, declared.sha256, _build_options(declared)))
+    if suite is not None:
+        _require_classes(declared, suite)
+    return suite
+
+
+def _build_options(declared: SuiteFile) -> FileOptions:
+    return FileOptions(
+        prompt_column=declared.prompt_column,
+        class_field=declared.class_field,
+        turns=declared.turns,
+        sample=declared.sample,
+        seed=declared.seed,
+    )
 
 
 def _require_digest(declared: SuiteFile, content: bytes) -> None:

@@ -37,13 +37,13 @@ def measure_round(task: BenchTask, folder: Path) -> int:
         SilentServerError: a server does not answer.
         ExternalError: a server or the disk failed, or S3 failed for longer than the retries last.
     """
-    settings = build_task_settings(task)
     if task.number in dict(task.confirmed):
         change = "take it out of `confirmed`, or measure another round"
         raise InputError(
             f"round {task.number} is confirmed already", where=TASK_VARIABLE, change=change
         )
     store = open_store(task.bucket)
+    settings = build_task_settings(task, store)
     shutil.rmtree(folder, ignore_errors=True)
     sizes = rebuild_folder(store, task.experiment, task.run, task.confirmed, folder)
     for sentence in publish_confirmed(task, folder, end_s=time.monotonic() + PUBLISH_LIMIT_S):

@@ -297,6 +297,7 @@ class RequestInbox:
             gaps=gaps,
             request=request,
             measured_minutes=measured_minutes,
+            file_suites=self.world.read_file_suites(experiment, request),
         )
         refusals = list_refusals(inputs)
         if refusals:

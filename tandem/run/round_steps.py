@@ -14,6 +14,7 @@ import msgspec
 
 from tandem.bench.records.quality_rows import QUALITY_FILE
 from tandem.declarations import names
+from tandem.declarations.suite_file import DeclaredSuite
 from tandem.declarations.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB, SERVERS_VARIABLE
 from tandem.errors import ExitCode
 from tandem.run.fleet_steps import release_fleet
@@ -82,7 +83,7 @@ def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -
         bucket=names.bucket_name(environment),
         confirmed=confirmed,
         arms=arms,
-        suites=experiment.suite_names,
+        suites=tuple(map(_encode_suite, experiment.suites)),
         most_tokens=experiment.max_output_tokens,
         size=request.size,
         rounds=request.rounds,
@@ -100,6 +101,11 @@ def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -
         },
         **fields,
     )
+
+
+def _encode_suite(suite: DeclaredSuite) -> str | dict[str, Any]:
+    """Return a suite as a task has it."""
+    return suite if isinstance(suite, str) else suite.model_dump(exclude_defaults=True)
 
 
 def measure_round(work: StepWork) -> StepProgress:
@@ -207,7 +213,7 @@ def _describe_silence(work: StepWork) -> str:
 
 def count_requests(work: StepWork, number: int) -> int:
     """Return how many requests the run's plan sends in a round, over all arms."""
-    plan = build_task_settings(build_task(work, {})).plan()
+    plan = build_task_settings(build_task(work, {}), work.world.store).plan()
     return sum(turn.request_count for turn in plan.round(number))
 
 

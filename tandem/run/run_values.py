@@ -253,7 +253,7 @@ class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             both.
         confirmed: round and attempt of every round whose records count, in their order.
         arms: the baseline first, each with its placement as it stands now.
-        suites: of the experiment.
+        suites: of the experiment; one of a file has the fields of a SuiteFile.
         most_tokens: the longest answer that its servers give.
         size, rounds, control_rounds, seed: as requested.
         schedule, goodput, concurrency: of the experiment.
@@ -279,7 +279,7 @@ class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     attempt: int = 1
     confirmed: tuple[tuple[int, int], ...] = ()
     arms: tuple[ManifestArm, ...]
-    suites: tuple[str, ...]
+    suites: tuple[str | dict[str, Any], ...]
     most_tokens: int | None = None
     size: SizeName
     rounds: int

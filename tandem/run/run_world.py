@@ -8,7 +8,9 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from tandem.artifacts.store import ObjectStore
 from tandem.artifacts.survey import SurveyRow
+from tandem.bench.suites.suite import Suite
 from tandem.declarations import names
 from tandem.declarations.catalogue import Catalogue
 from tandem.declarations.environment import Environment
@@ -29,6 +31,7 @@ from tandem.run.run_values import (
     StepState,
     select_pair,
 )
+from tandem.run.bucket_suites import read_bucket_suites
 
 LEASE_MARGIN_S = 60 * LEASE_MARGIN_MINUTES
 
@@ -85,6 +88,22 @@ class RunWorld:
     beat: Callable[[], bool]
     log: Callable[[str], None]
     writer: str
+
+    @property
+    def store(self) -> ObjectStore:
+        """The environment's bucket."""
+        return ObjectStore(self.guard.bucket, self.clients.s3)
+
+    def read_file_suites(self, experiment: Experiment, request: RunRequest) -> dict[str, Suite]:
+        """Return the files of prompts that a run sends, by name; none where it does not measure.
+
+        Raises:
+            InputError: the bucket lacks a file, or it is not what the experiment states.
+            ExternalError: S3 failed.
+        """
+        if request.until != "judge":
+            return {}
+        return read_bucket_suites(self.store, experiment)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +201,7 @@ class StepWork:
             catalogue=world.catalogue,
             gaps=BucketGaps(),
             request=self.request,
+            file_suites=world.read_file_suites(self.experiment, self.request),
         )
 
     @property

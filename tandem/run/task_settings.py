@@ -6,16 +6,21 @@ Invariant: everything comes from the task; a Job reads no declared file.
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import msgspec
 
+from tandem.artifacts.store import ObjectStore
 from tandem.bench.plan.run_size import SIZES
 from tandem.bench.plan.settings import RunSettings, build_settings
 from tandem.bench.records.json_file import DECODE_ERRORS, require_schema
 from tandem.bench.records.manifest import Timeouts
+from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
+from tandem.run.experiment_suites import load_experiment_suites
 from tandem.run.run_keys import find_run_id_fault
 from tandem.run.run_values import SCHEMA, TASK_VARIABLE, BenchTask
+from tandem.run.bucket_suites import read_bucket_suite
 
 _TASK_CHANGE = (
     "the runner writes it into the Job that it makes; the Job's image must be the runner's own"
@@ -49,14 +54,23 @@ def read_task() -> BenchTask:
     return task
 
 
-def build_task_settings(task: BenchTask) -> RunSettings:
+def build_task_settings(task: BenchTask, store: ObjectStore) -> RunSettings:
     """Return the settings of the run to which a task belongs: the same for each of its rounds.
+
+    Args:
+        task: of a Job.
+        store: the bucket, which has the files of prompts.
 
     Raises:
         InputError: a suite cannot be read.
+        ExternalError: S3 failed.
     """
     size = SIZES[task.size]
-    suites = size.load_suites(size.select_names(task.suites))
+    declared_suites = [
+        suite if isinstance(suite, str) else SuiteFile.model_validate(suite)
+        for suite in task.suites
+    ]
+    suites = load_experiment_suites(size, declared_suites, partial(read_bucket_suite, store))
     fields = {name: getattr(task, name) for name in _MANIFEST_FIELDS}
     fields |= {"api": "chat", "time_outs": Timeouts(), "price_usd_per_hour": task.usd_per_hour}
     return build_settings(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tandem.artifacts.store import ObjectStore
 from tandem.declarations import names
 from tandem.declarations.workspace import load_workspace
 from tandem.ops.people.cluster_rights import RUNNER_NAMESPACE
@@ -78,4 +79,4 @@ def test_a_job_accepts_the_task_of_a_round(number, monkeypatch):
         tuple((earlier, 1) for earlier in range(number)),
     )
     assert {arm.name for arm in task.arms} == named("Deployment")
-    assert build_task_settings(task).plan().round(number)
+    assert build_task_settings(task, ObjectStore("unread", None)).plan().round(number)

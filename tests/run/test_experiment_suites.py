@@ -10,7 +10,7 @@ import pytest
 from tandem.bench.plan.run_size import SIZES
 from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
-from tandem.run.experiment_suites import load_experiment_suites
+from tandem.run.experiment_suites import load_experiment_suites, read_declared_suite
 
 ROWS = [{"prompt": f"Ticket {number}", "team": f"team-{number % 4}"} for number in range(20)]
 CONTENT = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
@@ -23,7 +23,9 @@ SUPPORT = SuiteFile(
 
 
 def load(declared, *, size="default", content=CONTENT, others=()):
-    return load_experiment_suites(SIZES[size], (*others, declared), lambda _: content)
+    return load_experiment_suites(
+        SIZES[size], (*others, declared), lambda suite: read_declared_suite(suite, content)
+    )
 
 
 def test_a_file_is_read_as_the_experiment_says():

@@ -91,9 +91,8 @@ def rebuilt(full_run: RunJobs, tmp_path_factory: pytest.TempPathFactory) -> Path
 def single(full_run: RunJobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of one process that measured all rounds."""
     folder = tmp_path_factory.mktemp("single") / "run"
-    outcome = uvloop.run(
-        MeasurementRun(settings=build_task_settings(full_run.task()), folder=folder).run()
-    )
+    settings = build_task_settings(full_run.task(), full_run.store)
+    outcome = uvloop.run(MeasurementRun(settings=settings, folder=folder).run())
     assert outcome.reason == "done"
     return folder
 

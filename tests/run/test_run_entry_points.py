@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tandem.artifacts.store import ObjectStore
 from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.bench.records.manifest import ManifestArm
 from tandem.errors import ExternalError, InputError, SilentServerError
@@ -163,4 +164,5 @@ def test_an_answer_is_as_long_as_size_and_server_allow(
     size: Any, most_tokens: int | None, expected: int | None
 ) -> None:
     task = msgspec.convert(TASK | {"size": size, "most_tokens": most_tokens}, BenchTask)
-    assert build_task_settings(task).manifest.max_tokens == expected
+    settings = build_task_settings(task, ObjectStore("unread", None))
+    assert settings.manifest.max_tokens == expected

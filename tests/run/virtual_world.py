@@ -28,6 +28,7 @@ from rehearsal.cluster.cluster import RehearsalCluster
 from rehearsal.cluster.controllers import is_ready
 from rehearsal.cluster.pods import PodScript, VirtualPods
 from rehearsal.cluster.store import ApiError
+from tandem.artifacts.store import ObjectStore
 from tandem.artifacts.survey import SurveyRow
 from tandem.bench.load.circuit_breaker import MAX_WAIT_S
 from tandem.declarations import names
@@ -509,9 +510,9 @@ class VirtualWorld:
 
     def count_requests(self, task):
         """Return what a Job records that asked everything."""
-        return sum(
-            turn.request_count for turn in build_task_settings(task).plan().round(task.number)
-        )
+        store = ObjectStore(task.bucket, self.account.clients.s3)
+        plan = build_task_settings(task, store).plan()
+        return sum(turn.request_count for turn in plan.round(task.number))
 
     def _leave_records(self, name, image, task):
         if name == "tandem-measure":
