@@ -30,6 +30,7 @@ SOURCE_CONTROLLER = "source-controller"  # the service account's name in Flux's 
 MODELS = "models/*"
 ARTIFACTS = "artifacts/*"
 TASK_SETS = "tasks/*"
+SUITES = "suites/*"
 RESULTS = "results/*"
 # service account -> the prefixes that it reads and lists, and the one that it writes. The bench
 # reads its own writes: an upload that continues after a kill checks which objects exist.
@@ -37,7 +38,7 @@ PREFIXES: dict[str, tuple[tuple[str, ...], str | None]] = {
     names.SERVE_ACCOUNT: ((MODELS, ARTIFACTS), None),
     names.STAGE_ACCOUNT: ((MODELS,), MODELS),
     names.COMPILE_ACCOUNT: ((MODELS, ARTIFACTS), ARTIFACTS),
-    names.BENCH_ACCOUNT: ((TASK_SETS, RESULTS), RESULTS),
+    names.BENCH_ACCOUNT: ((TASK_SETS, SUITES, RESULTS), RESULTS),
 }
 # No DeleteObject: an upload replaces or adds, and a replaced object stays as an old version.
 UPLOAD_ACTIONS = ("s3:PutObject", "s3:AbortMultipartUpload")

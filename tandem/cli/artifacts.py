@@ -1,4 +1,4 @@
-"""`tandem artifacts list|explain|gc|import|stage-task`: what a bucket holds.
+"""`tandem artifacts list|explain|gc|import|stage-task|stage-suite`: what a bucket holds.
 
 Invariant: what is in use comes from the declared files of every environment that names the same
 bucket, and from what is rendered; where one of these files cannot be read, nothing is deleted.
@@ -29,6 +29,7 @@ from tandem.cli.console import print_fault, print_json, print_result
 from tandem.cli.flags import EnvironmentName, Whole, require_range, require_single
 from tandem.cli.recompile import MANIFESTS, read_manifests
 from tandem.cli.selection import DEFAULTS, Selection
+from tandem.cli.suite_lines import NO_SUITE_FLAGS, SuiteFlags, draft_suite_lines
 from tandem.declarations.artifact_key import ArtifactKey
 from tandem.declarations.faults import SpecError, SpecFault
 from tandem.errors import ExitCode, InputError
@@ -250,6 +251,37 @@ def stage_task(
     return print_result(
         {"name": name, "sha256": sha256, "url": store.url(key)}, lines, as_json=selection.as_json
     )
+
+
+@app.command
+def stage_suite(
+    file: Annotated[Path, Parameter(metavar="FILE")],
+    /,
+    *,
+    env: EnvironmentName,
+    flags: SuiteFlags = NO_SUITE_FLAGS,
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Store a file of prompts of your own, which an experiment then names as a suite.
+
+    Args:
+        file: in any form of docs/suites.md, at most 64 MiB
+        env: the environment
+    """
+    context = load_bucket_context(selection, env)
+    from tandem.artifacts.suite_files import store_suite  # noqa: PLC0415 - boto3
+
+    lines = draft_suite_lines(file, flags, selection)
+    sha256, key = store_suite(store := _open_store(context), file)
+    url = store.url(key)
+    text = [
+        f"{file.name} is stored: {url}",
+        "write into the experiment file:",
+        *lines,
+        "then deploy or sync, as after every edit of it",
+    ]
+    result = {"name": file.name, "sha256": sha256, "url": url, "lines": lines}
+    return print_result(result, text, as_json=selection.as_json)
 
 
 def _open_store(context: BucketContext) -> ObjectStore:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # a pod that asks for a mount's name has no specification, no
 SERVE_ACCOUNT = "tandem-serve"  # reads models and artifacts
 STAGE_ACCOUNT = "tandem-stage"  # writes models
 COMPILE_ACCOUNT = "tandem-compile"  # reads models, writes artifacts
-BENCH_ACCOUNT = "tandem-bench"  # reads task sets, writes results
+BENCH_ACCOUNT = "tandem-bench"  # reads task sets and files of prompts, writes results
 NAMESPACE_PREFIX = "tandem-"  # of every experiment's namespace, and of no other in the cluster
 LLMPERF_JOB = "qwen-llmperf"  # the post's name; it is alone in its experiment's namespace
 CLAIM_TEMPLATE = "neuron-devices"

@@ -57,6 +57,10 @@ class SuiteFile(SpecRecord):
         ),
     )
 
+    def __hash__(self) -> int:
+        """Return a hash without the mapping, which has none."""
+        return hash((self.file, self.sha256))
+
     @property
     def name(self) -> str:
         """The suite's name in records: the last part of the path."""

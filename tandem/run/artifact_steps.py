@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tandem.artifacts.suite_files import read_suite
 from tandem.artifacts.survey import SurveyRow
 from tandem.artifacts.task_sets import read_task_set
 from tandem.declarations import names
@@ -41,7 +42,7 @@ def check_before_money(work: StepWork) -> StepProgress:
 
     Raises:
         RunEndError: something does not fit; nothing was raised.
-        InputError: the bucket lacks a task set, or has other bytes of it.
+        InputError: the bucket lacks a file of prompts or a task set, or has other bytes of it.
         ExternalError: AWS or Kubernetes failed.
     """
     world = work.world
@@ -56,8 +57,8 @@ def check_before_money(work: StepWork) -> StepProgress:
         return StepProgress(state="done")  # no node will be raised
 
     has_begun = "since" in work.result
-    if request.until == "judge" and not has_begun:  # once: a set may have 64 MiB
-        _check_task_sets(work)
+    if request.until == "judge" and not has_begun:  # once: each may have 64 MiB
+        _check_stored_files(work)
 
     labels = admit_compile_jobs(work.experiment).labels
     raise_request = build_raise_request(work, work.lease_name, labels)
@@ -93,14 +94,16 @@ def _require_objects(work: StepWork, needed: Iterable[tuple[ObjectKind, str]]) -
         raise RunEndError(f"namespace {namespace} lacks {', '.join(absent)}: deploy or sync first")
 
 
-def _check_task_sets(work: StepWork) -> None:
-    """Check that the bucket has the bytes of every declared task set.
+def _check_stored_files(work: StepWork) -> None:
+    """Check that the bucket has the bytes of every declared file of prompts and task set.
 
     Raises:
         InputError: it lacks one, or has other bytes of it.
         ExternalError: S3 failed.
     """
     store = work.world.store
+    for suite in work.experiment.list_suite_files():
+        read_suite(store, suite)
     for task in work.experiment.quality:
         if task.sha256:
             read_task_set(store, task.name, task.sha256)

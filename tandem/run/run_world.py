@@ -19,6 +19,7 @@ from tandem.errors import TandemError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_state import FleetState
 from tandem.ops.stop_paths import StopPath
+from tandem.run.bucket_suites import read_bucket_suites
 from tandem.run.cluster import ClusterApi
 from tandem.run.journal import RunJournal
 from tandem.run.run_keys import lease_run, pair_run
@@ -31,7 +32,6 @@ from tandem.run.run_values import (
     StepState,
     select_pair,
 )
-from tandem.run.bucket_suites import read_bucket_suites
 
 LEASE_MARGIN_S = 60 * LEASE_MARGIN_MINUTES
 

@@ -17,10 +17,10 @@ from tandem.bench.records.json_file import DECODE_ERRORS, require_schema
 from tandem.bench.records.manifest import Timeouts
 from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
+from tandem.run.bucket_suites import read_bucket_suite
 from tandem.run.experiment_suites import load_experiment_suites
 from tandem.run.run_keys import find_run_id_fault
 from tandem.run.run_values import SCHEMA, TASK_VARIABLE, BenchTask
-from tandem.run.bucket_suites import read_bucket_suite
 
 _TASK_CHANGE = (
     "the runner writes it into the Job that it makes; the Job's image must be the runner's own"

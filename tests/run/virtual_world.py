@@ -116,6 +116,7 @@ class VirtualAccount(World):
 
         s3 = SimpleNamespace(
             get_object=self._get_dated,
+            head_object=self._head,
             put_object=self._put_any,
             list_objects_v2=self._list_keys,
             get_paginator=lambda _: SimpleNamespace(paginate=paginate),
@@ -126,6 +127,9 @@ class VirtualAccount(World):
         return self._get(**request) | {
             "ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(self.now)}}
         }
+
+    def _head(self, **request: Any) -> Any:
+        return {"ContentLength": len(self._get(**request)["Body"].read()), "Metadata": {}}
 
     def _put_any(self, **request: Any) -> Any:
         if "IfMatch" in request or "IfNoneMatch" in request:

@@ -101,6 +101,7 @@ _SHARED_KEYS = {
     "artifacts": ["artifacts/*"],
     "results": ["results/*"],
     "task sets": ["tasks/*"],
+    "prompts": ["suites/*"],
 }
 _BARE_WILDCARDS = ("everywhere", "the world", "mirrors", "own metrics")
 

@@ -166,6 +166,10 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
             "task sets": "s3 GetObject PutObject",
             "bucket's key": "kms:Decrypt kms:GenerateDataKey",
         },
+        "artifacts stage-suite": {
+            "prompts": "s3 GetObject HeadObject PutObject",
+            "bucket's key": "kms:Decrypt kms:GenerateDataKey",
+        },
         "bench publish": {
             "everywhere": "sts GetCallerIdentity",
             "own metrics": "cloudwatch PutMetricData",
@@ -230,6 +234,7 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
                     " ListAWSDefaultServiceQuotas ListServiceQuotas"
                 ),
                 "models and artifacts": "s3 GetObject",
+                "prompts": "s3 GetObject HeadObject",
                 "schedules": "scheduler GetSchedule",
                 "budgets": _BUDGET,
                 "functions": "lambda GetFunctionConfiguration",
@@ -291,6 +296,9 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
                 ),
             },
         ),
+        "deletes prompts, and results that quote them: docs/suites.md": {
+            **dict.fromkeys(("prompts", "results"), "s3:DeleteObject"),
+        },
         "enables the reaper's rule again where somebody disabled it: docs/runbook.md": {
             "guard's rules": "events:DescribeRule events:EnableRule"
         },
@@ -347,6 +355,7 @@ _RUNNER_ROWS = _join_rows(
         "bucket": "s3 ListObjectsV2",
         "models and artifacts": "s3 GetObject",
         "task sets": "s3 GetObject",
+        "prompts": "s3 GetObject HeadObject",
         "runs": "s3 GetObject",
         "journal": "s3 PutObject",
         "results": "s3 GetObject",
@@ -443,8 +452,8 @@ _REASON_ROWS = (
     "dashboards: dashboards begin with the environment's name; what they show follows",
     (
         "guard's objects, leases, runs, own requests, own stage requests, journal, models and"
-        " artifacts, artifacts, models, task sets, results: names of runs and keys of objects are"
-        " not known beforehand; bucket and prefix are literal, or the caller's own id"
+        " artifacts, artifacts, models, task sets, prompts, results: names of runs and keys of"
+        " objects are not known beforehand; bucket and prefix are literal, or the caller's own id"
     ),
     "images: behind a mirror an image may lie in any repository of the account; it is only read",
     (

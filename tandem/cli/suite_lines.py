@@ -1,0 +1,93 @@
+"""The lines by which an experiment names a file of prompts, for `tandem artifacts stage-suite`."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from cyclopts import Parameter
+from pydantic import ValidationError
+
+from tandem.cli.flags import Whole
+from tandem.cli.project_suites import count_classes
+from tandem.cli.selection import Selection
+from tandem.declarations.suite_content import read_suite_file
+from tandem.declarations.suite_file import SuiteFile
+from tandem.errors import InputError
+from tandem.run.experiment_suites import read_declared_suite
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SuiteFlags:
+    """How prompts are read from the file.
+
+    Args:
+        prompt_column: column or key of the prompts
+        class_field: column or key of the class of each prompt (default: one class)
+        turns: turns of the user to send of a recorded conversation
+        sample: draw N prompts by the seed (default: all)
+        seed: of the draw
+    """
+
+    prompt_column: str | None = None
+    class_field: str | None = None
+    turns: Whole | None = None
+    sample: Whole | None = None
+    seed: Whole = 0
+
+
+NO_SUITE_FLAGS = SuiteFlags()
+
+
+def draft_suite_lines(file: Path, flags: SuiteFlags, selection: Selection) -> list[str]:
+    """Return the lines of YAML that name a file as a suite, with its prompts by class.
+
+    Args:
+        file: on disk.
+        flags: of the command.
+        selection: whose folder of experiments the file's path counts from.
+
+    Raises:
+        InputError: the file cannot be read, is too large, has a name that no experiment can state,
+            or is in no known form.
+    """
+    content = read_suite_file(file)
+    declared = _declare_file(file, hashlib.sha256(content).hexdigest(), flags, selection)
+    suite = read_declared_suite(declared, content)
+    fields = declared.model_dump(exclude_defaults=True) | {"classes": count_classes(suite)}
+    text = yaml.safe_dump({"suites": [fields]}, sort_keys=False, allow_unicode=True)
+    return text.splitlines()
+
+
+def _declare_file(file: Path, sha256: str, flags: SuiteFlags, selection: Selection) -> SuiteFile:
+    """Return the declaration of a file; beside the project it stands by its name alone.
+
+    Raises:
+        InputError: an experiment cannot state its path or a flag.
+    """
+    root = selection.experiments.resolve().parent
+    path = file.resolve()
+    place = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+    try:
+        return SuiteFile(
+            file=place,
+            sha256=sha256,
+            prompt_column=flags.prompt_column,
+            class_field=flags.class_field,
+            turns=flags.turns,
+            sample=flags.sample,
+            seed=flags.seed,
+        )
+    except ValidationError as error:
+        (fault, *_) = error.errors()
+        (field, *_) = fault["loc"]
+        if field == "file":
+            problem = f"an experiment cannot state the path {place!r}"
+            change = "rename it: letters, digits, . _ and -, with an ending such as .jsonl"
+        else:
+            problem = f"--{str(field).replace('_', '-')}: {fault['msg']}"
+            change = "give another value"
+        raise InputError(problem, where=str(file), change=change) from error

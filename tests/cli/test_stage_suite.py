@@ -1,0 +1,107 @@
+"""`tandem artifacts stage-suite`: a file of prompts is stored, and the experiment's lines fit it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from bucket_specs import ENV, folders, write_environment
+
+from tandem.artifacts.store import ObjectStore
+from tandem.artifacts.suite_files import read_suite
+from tandem.cli.program import main
+from tandem.declarations.suite_file import SuiteFile
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+ROWS = [
+    {"text": f"Ticket {number}", "team": ("refund", "other")[number % 2]} for number in range(9)
+]
+
+
+@pytest.fixture
+def file(specs: Path) -> Path:
+    path = specs / "prompts" / "support.jsonl"
+    path.parent.mkdir()
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+@pytest.fixture
+def stage(specs: Path, bucket: str, aws: dict[str, str], file: Path, capsys: Any) -> Any:
+    """Store the file; return the exit code and what was printed."""
+    assert aws
+    write_environment(specs, bucket)
+    words = ("--prompt-column", "text", "--class-field", "team")
+
+    def act(*more: str) -> tuple[int, str]:
+        code = main(
+            ["artifacts", "stage-suite", str(file), "--env", ENV, *folders(specs), *words, *more]
+        )
+        output = capsys.readouterr()
+        return code, output.out + output.err
+
+    return act
+
+
+def read_lines(text: str) -> SuiteFile:
+    """Return the suite that the printed lines declare."""
+    lines = text.splitlines()
+    first = lines.index("suites:")
+    (fields,) = yaml.safe_load("\n".join(lines[first:-1]))["suites"]
+    return SuiteFile.model_validate(fields)
+
+
+def test_printed_lines_find_the_stored_file(stage: Any, store: ObjectStore, file: Path) -> None:
+    declared = read_lines(stage()[1])
+    assert read_suite(store, declared) == file.read_bytes()
+
+
+def test_printed_lines_state_path_and_classes(stage: Any) -> None:
+    declared = read_lines(stage()[1])
+    assert (declared.file, declared.classes) == (
+        "prompts/support.jsonl",
+        {"refund": 5, "other": 4},
+    )
+
+
+def test_printed_classes_are_those_of_the_sample(stage: Any) -> None:
+    declared = read_lines(stage("--sample", "4")[1])
+    assert (declared.sample, sum(declared.classes.values())) == (4, 4)
+
+
+def test_damaged_file_is_stored_again(stage: Any, store: ObjectStore, file: Path) -> None:
+    key = f"suites/support.jsonl/{hashlib.sha256(file.read_bytes()).hexdigest()}"
+    store.client.put_object(Bucket=store.bucket, Key=key, Body=b"other bytes")
+    stage()
+    stored = store.read(key)
+    assert stored is not None
+    assert stored.body == file.read_bytes()
+
+
+def test_invalid_line_is_named_and_nothing_is_stored(
+    stage: Any, store: ObjectStore, file: Path
+) -> None:
+    rows = [json.dumps(row) for row in ROWS]
+    rows[6] = '{"text": 5, "team": "other"}'
+    file.write_text("\n".join(rows))
+    code, text = stage()
+    assert (code, "line 7" in text, list(store.list("suites/"))) == (2, True, [])
+
+
+def test_65_mib_are_refused_with_both_sizes(stage: Any, file: Path) -> None:
+    with file.open("wb") as content:
+        content.truncate(65 * 1024**2)
+    code, text = stage()
+    assert code == 2
+    assert "68157440 bytes, and a file of prompts has at most 67108864" in text
+
+
+def test_path_that_no_experiment_can_state_is_refused(file: Path, specs: Path, capsys: Any) -> None:
+    renamed = str(file.rename(file.with_name("my file")))
+    code = main(["artifacts", "stage-suite", renamed, "--env", ENV, *folders(specs)])
+    assert code == 2
+    assert "an experiment cannot state the path 'prompts/my file'" in capsys.readouterr().err

@@ -1,0 +1,109 @@
+"""A run whose experiment names a file of prompts: the runner compares it, the Job asks it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from bench_jobs import RunJobs, aws, clients, endpoint, front, job, pair, proxy, put_object
+from virtual_world import EXPERIMENT, FULL_BUCKET, VirtualWorld
+
+from tandem.declarations.names import suite_key
+from tandem.declarations.suite_file import SuiteFile
+from tandem.errors import InputError
+from tandem.run.experiment_suites import read_declared_suite
+
+__all__ = ["aws", "clients", "endpoint", "front", "job", "pair", "proxy"]
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("bench-jobs")]
+
+
+def write_rows(count: int, text: str) -> bytes:
+    rows = [{"prompt": f"{text} {number}", "team": "refund"} for number in range(count)]
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def declare(content: bytes) -> SuiteFile:
+    sha256 = hashlib.sha256(content).hexdigest()
+    return SuiteFile(file="prompts/support.jsonl", sha256=sha256, class_field="team")
+
+
+CONTENT = write_rows(6, "Ticket")
+SUPPORT = declare(CONTENT)
+KEY = suite_key(SUPPORT.name, SUPPORT.sha256)
+
+
+def build_world(declared: SuiteFile, content: bytes | None) -> VirtualWorld:
+    """Return the world of a run that asks a file alone; its bucket has this content of it."""
+    experiment = EXPERIMENT.model_copy(update={"suites": (declared,)})
+    world_type = type("OwnWorld", (VirtualWorld,), {"experiment": experiment})
+    world = world_type(stored=FULL_BUCKET)
+    if content is not None:
+        world.account.put(suite_key(declared.name, declared.sha256), content)
+    return world
+
+
+def refuse(declared: SuiteFile, content: bytes | None) -> str:
+    """Return why the runner refuses a run before it raises a node."""
+    world = build_world(declared, content)
+    key = world.ask()
+    world.look()
+    answer = world.read_answer(key)
+    assert (answer["is_accepted"], bool(world.account.machines)) == (False, False)
+    return answer["reason"]
+
+
+def test_run_with_its_file_is_judged() -> None:
+    world = build_world(SUPPORT, CONTENT)
+    world.ask()
+    assert world.live()["state"] == "judged"
+
+
+def test_absent_file_is_refused() -> None:
+    absent = declare(write_rows(6, "Absent"))
+    assert "the bucket has no file of this digest" in refuse(absent, None)
+
+
+def test_other_bytes_are_refused() -> None:
+    stored = write_rows(6, "Stored")
+    declared = declare(write_rows(6, "Declared"))
+    assert f"and the experiment states {declared.sha256}" in refuse(declared, stored)
+
+
+def test_invalid_line_is_named_without_its_text() -> None:
+    lines = write_rows(40, "Private").splitlines(keepends=True)
+    lines[36] = b'{"prompt": 5, "team": "Private"}\n'
+    content = b"".join(lines)
+    reason = refuse(declare(content), content)
+    assert "line 37" in reason
+    assert "Private" not in reason
+
+
+def test_class_without_a_prompt_is_refused() -> None:
+    content = write_rows(6, "Classes")
+    declared = declare(content).model_copy(update={"classes": {"refund": 6, "order": 2}})
+    assert "class order has 0 prompts, and the experiment states 2" in refuse(declared, content)
+
+
+def test_bytes_that_changed_since_the_last_run_end_the_next_before_money() -> None:
+    read_declared_suite(SUPPORT, CONTENT)  # by an earlier run of this runner
+    world = build_world(SUPPORT, CONTENT + b"\n")
+    world.ask()
+    record = world.live()
+    assert (record["state"], record["node_s"], record["leases"]) == ("failed", 0, [])
+
+
+def test_job_asks_the_prompts_of_the_file(job: RunJobs) -> None:
+    put_object(job.store, KEY, CONTENT)
+    job.fields["suites"] = (SUPPORT.model_dump(exclude_defaults=True),)
+    assert job.measure(0) == 0
+    assert {record.suite for record in job.records()} == {SUPPORT.name}
+
+
+def test_job_refuses_other_bytes_before_it_asks(job: RunJobs) -> None:
+    other = declare(write_rows(6, "Another"))
+    put_object(job.store, suite_key(other.name, other.sha256), CONTENT)
+    job.fields["suites"] = (other.model_dump(exclude_defaults=True),)
+    with pytest.raises(InputError, match="and the experiment states"):
+        job.measure(0)
+    assert job.list() == []
