@@ -131,7 +131,7 @@ def print_figures(name, count, figures):
     )
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.proof)])
 def test_the_best_of_most_worlds_is_named(count):
     figures = worlds.summarize([worlds.search(SEED + number) for number in range(count)])
     print_figures("worlds of a constant acceptance", count, figures)
@@ -140,16 +140,15 @@ def test_the_best_of_most_worlds_is_named(count):
 
 
 @pytest.mark.parametrize("counts_positions", [False, True])
-@pytest.mark.parametrize(("kind", "least"), [("mixture", 0.9)])
-@pytest.mark.parametrize("count", [100, pytest.param(400, marks=pytest.mark.proof)])
-def test_acceptance_by_position_needs_no_law(count, kind, least, counts_positions):
+@pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.proof)])
+def test_acceptance_by_position_needs_no_law(count, counts_positions):
     outcomes = [
-        worlds.search(SEED + number, kind, counts_positions=counts_positions)
+        worlds.search(SEED + number, "mixture", counts_positions=counts_positions)
         for number in range(count)
     ]
     figures = worlds.summarize(outcomes)
     print_figures(
-        f"{kind} worlds, positions {'' if counts_positions else 'not '}counted", count, figures
+        f"mixture worlds, positions {'' if counts_positions else 'not '}counted", count, figures
     )
     near, plain, share, _ = figures
-    assert (near >= least, plain >= 0.95, share <= 0.6) == (True, True, True)
+    assert (near >= 0.9, plain >= 0.95, share <= 0.6) == (True, True, True)

@@ -18,7 +18,6 @@ from tandem.plan.forecast import (
 )
 from tandem.plan.measurement_rows import load_published
 from tandem.plan.plan_basis import DraftBasis, DraftShare, PlanBasis
-from tandem.plan.step_tokens import expect_tokens
 
 MODELS = load_catalogue().models
 TARGET = MODELS["Qwen/Qwen3-32B"]
@@ -43,11 +42,6 @@ def forecast_published(tpot_ms=None, windows=(7,), loads=(1,)):
     share = None if tpot_ms is None else convert_cost(COST, tpot_ms)
     load = make_load(share=share)
     return list(forecast_cells(load, (DRAFT.id,), windows, loads, cost=COST))
-
-
-def test_a_free_draft_gives_the_tokens_of_a_step():
-    (cell,) = forecast(share=DraftShare(0, 0, 0, "assumed"))
-    assert cell.speed_up == cell.tokens == expect_tokens("k", 0.8, 7)
 
 
 def test_a_draft_that_costs_too_much_has_no_break_even():
@@ -94,11 +88,6 @@ def test_a_published_cost_gives_a_range_of_two():
 def test_without_a_plain_tpot_no_cell_has_a_speed_up():
     (cell,) = forecast_published()
     assert (cell.speed_up, cell.low, cell.high, cell.break_even) == (None, None, None, None)
-
-
-def test_a_load_that_nobody_published_has_no_figure():
-    (cell,) = forecast_published(tpot_ms=20.0, loads=(4,))
-    assert (cell.speed_up, cell.gain_tpot_ms) == (None, None)
 
 
 def test_the_low_end_is_one_where_gain_begins():

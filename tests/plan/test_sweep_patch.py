@@ -31,10 +31,6 @@ def test_winner_becomes_a_variant(tmp_path):
     assert (plain["mode"], winner) == ("none", {"mode": "fused", **WINNER})
 
 
-def test_sweep_goes(tmp_path):
-    assert "sweep" not in yaml.safe_load(apply(tmp_path, WINNER))
-
-
 def test_plain_decoding_adds_no_variant(tmp_path):
     assert yaml.safe_load(apply(tmp_path, {}))["variants"] == [
         {"name": "qwen-vllm", "mode": "none"}

@@ -58,11 +58,6 @@ def test_counted_positions_give_a_shorter_window_itself(law, window):
     assert bound_tokens(law, [counts], window) == pytest.approx(sum_positions(law, rates, window))
 
 
-def test_counted_positions_bound_a_longer_window_closely():
-    counts = measure("k+1", (0.5, 0.2), 2, counts_positions=True)
-    assert bound_tokens("k+1", [counts], 5) == pytest.approx(1.7 + 3 * 0.2)
-
-
 def test_a_position_that_a_step_never_commits_bounds_nothing():
     counts = WindowTokens(window=3, tokens=1.7, position_rates=(0.5, 0.2, 0.0))
     assert bound_tokens("k", [counts], 5) == pytest.approx(1.7 + 2 * 0.2)

@@ -82,14 +82,6 @@ def test_faster_is_green_beside_equal_outputs_alone(verdict, result, color):
     assert set(ranges) == {f"var(--{color})"}
 
 
-def test_a_chart_says_why_faster_is_not_green(verdict):
-    headline = msgspec.structs.replace(verdict.headlines[0], output="not the same")
-    assert (
-        "Faster is red: outputs are not the same."
-        in speed_up.build_forest_charts(verdict, headline, 0)[0].caption
-    )
-
-
 def test_of_thousands_of_classes_the_extremes_are_drawn(
     verdict,
 ):

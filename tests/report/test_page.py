@@ -143,7 +143,14 @@ def test_the_verdict_stands_before_every_figure(page):
 def simulated_page(
     seen: RequestTable, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    changed_verdict = msgspec.structs.replace(verdict, simulated=True)
+    """A report of simulated servers with limits, of which nothing says that they speculate."""
+    changed_verdict = msgspec.structs.replace(
+        verdict,
+        simulated=True,
+        acceptance=(),
+        goodput={"ttft_ms": 500.0},
+        arms=tuple(msgspec.structs.replace(figures, within_limits=190) for figures in verdict.arms),
+    )
     return report.write_report(changed_verdict, seen, tmp_path_factory.mktemp("simulated"))
 
 
@@ -167,8 +174,9 @@ def test_every_picture_of_simulated_servers_has_the_band(page_file, simulated_pa
 
     with_band = heights(simulated_page)
     plain = heights(page_file)
-    assert len(plain) > 3
-    assert all(with_band[name] > height for name, height in plain.items())
+    names = with_band.keys() & plain
+    assert len(names) > 3
+    assert [name for name in names if with_band[name] <= plain[name]] == []
 
 
 def test_a_screen_reader_finds_landmarks_and_a_skip_link(page):
@@ -219,17 +227,6 @@ def _marked(verdict: Verdict) -> list[str]:
     return Parsed("".join(parts)).texts("mark")
 
 
-def test_pictures_for_slides_are_1600_pixels_wide(page_file):
-    widths = {
-        struct.unpack(">I", path.read_bytes()[16:20])[0]
-        for path in (page_file.parent / "charts").iterdir()
-    }
-    assert {"speed-up-0.png", "over-time-e2e-ms.png", "acceptance-length.png"} <= {
-        path.name for path in (page_file.parent / "charts").iterdir()
-    }
-    assert widths == {1600}
-
-
 @pytest.fixture
 def dead(tmp_path: Path) -> RequestTable:
     """A run in which every request of both arms failed."""
@@ -270,12 +267,9 @@ def test_the_first_screen_has_model_machine_and_next_step(
     ] == []
 
 
-def test_the_first_screen_has_output_rarity_and_the_servers(seen, verdict, tmp_path):
-    goodput = {"ttft_ms": 500.0}
-    arms = tuple(msgspec.structs.replace(figures, within_limits=190) for figures in verdict.arms)
-    page = write_page(msgspec.structs.replace(verdict, goodput=goodput, arms=arms), seen, tmp_path)
-    (head,) = page.texts("header")
-    for figures in arms:
+def test_the_first_screen_has_output_rarity_and_the_servers(verdict, simulated_page):
+    (head,) = Parsed(simulated_page.read_text(encoding="utf-8")).texts("header")
+    for figures in verdict.arms:
         times = (figures.ttft_p50_ms, figures.ttft_p99_ms, figures.tpot_p50_ms, figures.tpot_p99_ms)
         texts = (
             figures.url,
@@ -283,7 +277,7 @@ def test_the_first_screen_has_output_rarity_and_the_servers(seen, verdict, tmp_p
             *(f"{text_format.format_number(value)} ms" for value in times),
         )
         assert [text for text in texts if text not in head] == []
-    assert f"190 of {arms[0].requests}" in head
+    assert f"190 of {verdict.arms[0].requests}" in head
     assert "requests within every --goodput limit (TTFT 500 ms)" in head
     assert "Output: differs in 2 of 60 pairs; the baseline differs from itself in 1 of 60." in head
     assert "a slow or failing request rarer than 1 in 10 may not show here." in head
@@ -297,12 +291,12 @@ def test_all_prompts_are_the_first_row_of_each_plot(verdict):
     assert ["not tested" in row for row in rows] == [False, True, True, True]
 
 
-def test_a_page_is_silent_on_speculation_unless_stated(seen, verdict, tmp_path):
-    silent = msgspec.structs.replace(verdict, acceptance=())
-    words = " ".join(write_page(silent, seen, tmp_path).texts("body")).lower()
+def test_a_page_is_silent_on_speculation_and_claims_unless_stated(simulated_page):
+    page = Parsed(simulated_page.read_text(encoding="utf-8"))
+    words = " ".join(page.texts("body")).lower()
     assert [
         word
-        for word in ("speculati", "the post", "acceptance", "num_spec", "draft")
+        for word in ("speculati", "the post", "acceptance", "num_spec", "draft", "claim")
         if word in words
     ] == []
 
@@ -342,14 +336,6 @@ def test_charts_of_an_earlier_report_are_taken_away(tmp_path):
     old.write_bytes(b"old")
     report.write_report(example.nothing(seen), seen, tmp_path)
     assert not old.exists()
-
-
-def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
-    seen = read_request_table(write_run(tmp_path / "run", [failed()]))
-    (tmp_path / "charts").write_text("a file in the way")
-    with pytest.raises(ExternalError, match="the report cannot be written") as fault:
-        report.write_report(example.nothing(seen), seen, tmp_path)
-    assert fault.value.where == str(tmp_path)
 
 
 def test_a_disk_that_fills_leaves_the_earlier_report_whole(tmp_path, verdict, dead, monkeypatch):
