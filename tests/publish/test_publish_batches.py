@@ -25,7 +25,7 @@ def unique_values(count):
 
 
 def large_round():
-    return [series(unique_values(1_500), at_s=60 * minute) for minute in range(40)]
+    return [series(unique_values(1_500), at_s=60 * minute) for minute in range(24)]
 
 
 @pytest.mark.parametrize(

@@ -49,12 +49,6 @@ def test_records_markers_and_the_other_files_are_in_s3(run):
     assert (marker["round"], marker["batches"]) == (1, 3)
 
 
-def test_an_object_named_like_a_marker_is_none(run):
-    key = f"{run.destination.prefix}published/{run.environment}/round-x.json"
-    run.endpoint.client("s3").put_object(Bucket=run.bucket, Key=key, Body=b"{}")
-    assert run.publish().rounds == [0, 1]
-
-
 def test_a_round_that_is_not_whole_is_not_sent(run, proxy):
     figures = next(run.rounds())
     report = run.publish([dataclasses.replace(figures, is_complete=False)])
