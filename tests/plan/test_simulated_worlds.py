@@ -4,6 +4,7 @@ known."""
 from __future__ import annotations
 
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -67,3 +68,13 @@ def test_the_speed_up_of_every_world_is_predicted(count):
     print(f"{count} worlds: median error {np.median(errors):.3%}, largest {errors.max():.3%}")  # noqa: T201
     assert np.median(errors) <= MEDIAN_ERROR
     assert errors.max() <= MOST_ERROR
+
+
+def test_the_other_runtimes_law_is_caught(monkeypatch):
+    laws = {"k": "k+1", "k+1": "k"}
+    expect = expect_tokens
+    monkeypatch.setattr(
+        sys.modules[__name__], "expect_tokens", lambda law, *rest: expect(laws[law], *rest)
+    )
+    rng = np.random.default_rng(SEED)
+    assert max(measure_world(rng) for _ in range(8)) > MOST_ERROR
