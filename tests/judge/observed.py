@@ -16,7 +16,7 @@ from typing import Any
 import measured
 import numpy as np
 
-from tandem.bench.figures.request_table import NO_DIGEST, PromptKey, RequestTable, encode_names
+from tandem.bench.figures.request_table import PromptKey, RequestTable, encode_names
 from tandem.bench.plan.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.bench.records import manifest
 from tandem.judge.cells import judge_speed_ups
@@ -99,17 +99,44 @@ def observed(
         for request in requests
     ]
     figures = [_figures(request) for request in requests]
-    return _joined(
-        run,
-        {
-            name: [getattr(request, name) for request in requests]
-            for name in ("arm", "class_", "placement", "start", "error", "content")
-        },
-        loads=[(request.concurrency, request.rate_per_s) for request in requests],
-        prompts=[(request.suite, request.prompt) for request in requests],
-        round=_whole([request.round for request in requests]),
-        slot=_whole([request.slot for request in requests]),
-        repeat=_whole([request.repeat for request in requests]),
+    arm_names = [arm.name for arm in run.arms]
+    arms, arm = encode_names(
+        [request.arm for request in requests], [*arm_names, f"{arm_names[0]}#2"], arm_names
+    )
+    classes, class_ = encode_names(
+        [request.class_ for request in requests],
+        [name for suite in run.suites for name in suite.classes],
+    )
+    loads, load = encode_names([(entry.concurrency, entry.rate_per_s) for entry in requests], [])
+    prompts, prompt = encode_names([(request.suite, request.prompt) for request in requests], [])
+    starts, start = encode_names([request.start for request in requests], [])
+    placements, placement = encode_names([request.placement for request in requests], [])
+    errors, error = encode_names([request.error for request in requests], [])
+    contents, content = encode_names([request.content for request in requests], [])
+    return RequestTable(
+        folder=NOWHERE,
+        run=run,
+        arms=arms,
+        classes=classes,
+        loads=tuple(LoadLevel(concurrency=number, rate_per_s=rate) for number, rate in loads),
+        prompts=tuple(PromptKey(*key) for key in prompts),
+        starts=starts,
+        placements=placements,
+        errors=errors,
+        contents=contents,
+        arm=arm,
+        class_=class_,
+        load=load,
+        prompt=prompt,
+        start=start,
+        placement=placement,
+        error=error,
+        content=content,
+        failed=np.array([request.error is not None for request in requests], bool),
+        line_offsets=np.arange(len(requests), dtype=np.intp),
+        round=np.array([request.round for request in requests], np.intp),
+        slot=np.array([request.slot for request in requests], np.intp),
+        repeat=np.array([request.repeat for request in requests], np.intp),
         start_s=np.array(starts_s, float),
         end_s=np.array(
             [at + request.e2e_ms / 1e3 for at, request in zip(starts_s, requests, strict=True)],
@@ -189,7 +216,7 @@ def drawn(truth: Truth, seed: int = 0) -> RequestTable:
         truth.slots,
         truth.prompts,
     )
-    arm, class_, load, round_, slot, prompt = (axis.ravel() for axis in np.indices(shape))
+    arm, class_, _, round_, _, prompt = (axis.ravel() for axis in np.indices(shape))
     by_arm = np.array(
         [[truth.ratio.get(name, {}).get(entry, 1.0) for entry in classes] for name in arms]
     )
@@ -208,41 +235,27 @@ def drawn(truth: Truth, seed: int = 0) -> RequestTable:
         + start_effects[arm, round_]
     )
     log_ms = log_ms + rng.normal(0, truth.noise, len(log_ms))
-    e2e_ms = np.exp(log_ms)
-    ttft_ms = 0.05 * np.exp(log_ms + rng.normal(0, truth.noise, len(log_ms)))
-    figures = {
-        "e2e_ms": e2e_ms,
-        "ttft_ms": ttft_ms,
-        "tpot_ms": (e2e_ms - ttft_ms) / (truth.tokens - 1),
-        "output_tokens_per_s": 1e3 * truth.tokens / e2e_ms,
-        "completion_tokens": np.full(len(arm), float(truth.tokens)),
-    }
+    ttft_log_ms = log_ms + rng.normal(0, truth.noise, len(log_ms))
     is_told = truth.told and truth.start > 0
-    start_s = 1000.0 + np.arange(len(arm))
-    return _joined(
-        _run([name for name in arms if not name.endswith("#2")], classes, rounds=truth.rounds),
-        {
-            "arm": [arms[code] for code in arm],
-            "class_": [classes[code] for code in class_],
-            "placement": [None] * len(arm),
-            "start": [
-                f"{arms[a]}@{r}" if is_told else None for a, r in zip(arm, round_, strict=True)
-            ],
-            "error": [None] * len(arm),
-            "content": ["ok"] * len(arm),
-        },
-        loads=[(truth.loads[code], None) for code in load],
-        prompts=[("real", f"{classes[c]}-{p}") for c, p in zip(class_, prompt, strict=True)],
-        round=_whole(round_),
-        slot=_whole(slot),
-        repeat=np.zeros(len(arm), np.intp),
-        start_s=start_s,
-        end_s=start_s + e2e_ms / 1e3,
-        tokens=figures["completion_tokens"],
-        figures=figures,
-        hit_token_limit=np.zeros(len(arm), bool),
-        output=np.full(len(arm), 7, np.uint64),
-        ids=np.full(len(arm), NO_DIGEST, np.uint64),
+    requests = [
+        Asked(
+            arm=arms[arm_at],
+            class_=classes[class_at],
+            prompt=f"{classes[class_at]}-{prompt_at}",
+            concurrency=truth.loads[load_at],
+            round=number,
+            slot=slot,
+            start=f"{arms[arm_at]}@{number}" if is_told else None,
+            e2e_ms=np.exp(log),
+            ttft_ms=0.05 * np.exp(ttft_log),
+            tokens=truth.tokens,
+        )
+        for (arm_at, class_at, load_at, number, slot, prompt_at), log, ttft_log in zip(
+            np.ndindex(shape), log_ms, ttft_log_ms, strict=True
+        )
+    ]
+    return observed(
+        requests, arms=[name for name in arms if not name.endswith("#2")], rounds=truth.rounds
     )
 
 
@@ -294,54 +307,6 @@ def _figures(request: Asked) -> dict[str, float]:
         "tokens_per_chunk": np.nan,
         **request.figures,
     }
-
-
-def _joined(
-    run: manifest.RunManifest,
-    names: Mapping[str, Sequence[Any]],
-    *,
-    loads: Sequence[tuple[int | None, float | None]],
-    prompts: Sequence[tuple[str, str]],
-    **columns: Any,
-) -> RequestTable:
-    arm_names = [arm.name for arm in run.arms]
-    arms, arm = encode_names(names["arm"], [*arm_names, f"{arm_names[0]}#2"], arm_names)
-    classes, class_ = encode_names(
-        names["class_"], [name for suite in run.suites for name in suite.classes]
-    )
-    coded_loads, load = encode_names(loads, [])
-    coded_prompts, prompt = encode_names(prompts, [])
-    starts, start = encode_names(names["start"], [])
-    placements, placement = encode_names(names["placement"], [])
-    errors, error = encode_names(names["error"], [])
-    contents, content = encode_names(names["content"], [])
-    return RequestTable(
-        folder=NOWHERE,
-        run=run,
-        arms=arms,
-        classes=classes,
-        loads=tuple(LoadLevel(concurrency=number, rate_per_s=rate) for number, rate in coded_loads),
-        prompts=tuple(PromptKey(*key) for key in coded_prompts),
-        starts=starts,
-        placements=placements,
-        errors=errors,
-        contents=contents,
-        arm=arm,
-        class_=class_,
-        load=load,
-        prompt=prompt,
-        start=start,
-        placement=placement,
-        error=error,
-        content=content,
-        failed=np.array([entry is not None for entry in names["error"]], bool),
-        line_offsets=np.arange(len(arm), dtype=np.intp),
-        **columns,
-    )
-
-
-def _whole(values: Any) -> Any:
-    return np.asarray(values, np.intp)
 
 
 def _digests(texts: Sequence[str]) -> Any:

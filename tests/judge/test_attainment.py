@@ -52,8 +52,8 @@ def test_the_interval_holds_the_true_difference():
 
 
 def test_equal_shares_are_rarely_told_apart():
-    verdicts = [judge(keep_limits(0.8, 0.8, seed=seed)) for seed in range(60)]
-    assert sum(verdict.verdict in {"more", "fewer"} for verdict in verdicts) <= 2
+    verdicts = [judge(keep_limits(0.8, 0.8, seed=seed)) for seed in range(24)]
+    assert sum(verdict.verdict in {"more", "fewer"} for verdict in verdicts) <= 1
 
 
 def test_a_failed_request_keeps_no_limit():

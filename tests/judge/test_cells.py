@@ -16,7 +16,7 @@ from observed import (
 
 from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge.pairs import JUDGED_METRICS
-from tandem.judge.schema import BottleneckRound, NoiseFloor, RatioEstimate, RunControls
+from tandem.judge.schema import NoiseFloor, RatioEstimate, RunControls
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -105,19 +105,6 @@ def test_cells_of_every_variant_count_as_one_family():
     assert least.adjusted_p == pytest.approx(min(12 * least.p, 1.0))
 
 
-def test_a_round_of_any_number_takes_no_more_memory():
-    rows = [
-        Asked(arm=arm, prompt=f"p{n}", round=10**15 + number)
-        for number, arm, n in itertools.product(range(4), ("base", "spec"), range(6))
-    ]
-    assert (
-        one(
-            observed(rows), RunControls(marked=(BottleneckRound(round=10**16, sentence=""),))
-        ).verdict
-        == "same"
-    )
-
-
 def why(seen, metric="e2e_ms", **of):
     cell = judged(seen, metric=metric)[of.get("variant", "spec"), of.get("class_", "repeat")]
     assert cell.verdict == "no evidence"
@@ -165,20 +152,7 @@ def test_times_far_apart_stay_numbers():
 
 def test_at_a_true_ratio_of_1_few_reports_call():
     truth = Truth(ratio={"spec": {"a": 1.0, "b": 1.0}}, spread=0.15)
-    reports = [judge_cells(drawn(truth, seed), UNCONTROLLED, margin=MARGIN) for seed in range(40)]
+    reports = [judge_cells(drawn(truth, seed), UNCONTROLLED, margin=MARGIN) for seed in range(16)]
     assert (
-        sum(any(cell.verdict in {"faster", "slower"} for cell in report) for report in reports) <= 4
+        sum(any(cell.verdict in {"faster", "slower"} for cell in report) for report in reports) <= 2
     )
-
-
-def test_a_difference_is_not_called_among_many_cells():
-    jitter = (0.85, 0.89, 0.82, 0.93, 0.88, 0.86)
-    classes = {f"c{number}": {"base": STEADY, "spec": list(STEADY[::-1])} for number in range(40)}
-    classes["c0"]["spec"] = [ms * by for ms, by in zip(STEADY, jitter, strict=True)]
-    alone = one(table({"c0": classes["c0"]}))
-    among = judged(table(classes))["spec", "c0"]
-    assert alone.verdict == "faster"
-    assert among.p == alone.p < 0.05 < among.adjusted_p
-    assert among.verdict == "no evidence"
-    assert "not significant (p = 0." in among.why
-    assert "corrected for 241 tests" in among.why

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
-from measured import chunks, record, write_run
-from observed import Asked, judge_cells, observed
+from observed import Asked, observed
 
-from tandem.bench.figures.request_table import read_request_table
 from tandem.bench.load import host
 from tandem.bench.load.host import RoundLoad
-from tandem.bench.records.counters import MetricsScrape
 from tandem.bench.records.manifest import WarmUpEntry
 from tandem.judge.controls import check_controls
 from tandem.judge.schema import ControlCheck, RunControls
@@ -228,47 +224,3 @@ def test_several_servers_behind_one_address_are_a_caution():
         == "several servers answer at the address of base: its counters fell and came back; starts"
         " cannot be told apart, and the counters are left out: give the address of one server"
     )
-
-
-@pytest.mark.parametrize(
-    ("begins_s", "evidence"),
-    [
-        ((100.0, 200.0, 300.0, 400.0, 500.0, 600.0), "across-starts"),
-        ((100.0, 200.0, 300.0, 200.0, 500.0, 600.0), "one-start"),
-    ],
-    ids=["six starts", "a start time that comes back"],
-)
-def test_a_word_across_starts_needs_starts_of_one_server(tmp_path, begins_s, evidence):
-    records = [
-        record(
-            arm=arm,
-            request_id=f"{arm}-{prompt}-{number}",
-            prompt_id=f"p{prompt}",
-            round=number,
-            chunks=chunks(
-                (0.1, "text", 1), (scale * (0.3 + prompt / 50 + number / 1000), "end", 0)
-            ),
-            completion_tokens=1,
-            end_s=1.0,
-        )
-        for number, prompt, (arm, scale) in itertools.product(
-            range(len(begins_s)), range(PROMPTS), (("base", 2.0), ("spec", 1.0))
-        )
-    ]
-    scrapes = [
-        MetricsScrape(
-            at_s=1.0,
-            arm=arm,
-            class_="repeat",
-            concurrency=4,
-            round=number,
-            when="before",
-            counters={"began_s": began_s},
-        )
-        for (number, began_s), arm in itertools.product(enumerate(begins_s), ("base", "spec"))
-    ]
-    table = read_request_table(write_run(tmp_path, records, scrapes))
-
-    cells = judge_cells(table, check_controls(table), margin=0.05)
-
-    assert {cell.evidence for cell in cells if cell.metric == "e2e_ms"} == {evidence}

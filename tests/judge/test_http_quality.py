@@ -145,6 +145,7 @@ def count_words(case: QualityCase, draws: int, seed: str) -> Counter[str]:
     return words
 
 
+@pytest.mark.proof
 def test_worse_server_is_found():
     words = count_words(WORSE["every tenth wrong, no noise"], 1, f"{SEED}")
     assert words == {"worse": 1}

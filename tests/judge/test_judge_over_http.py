@@ -35,7 +35,6 @@ SHORT = {"default": PromptClassSettings(output_tokens=TOKENS // 4)}
 ARMS = {
     "base": BASE,
     "faster": BASE.scale_time(1.5),
-    "slower": BASE.scale_time(0.7),
     "garbage": (
         BASE.scale_time(2).model_copy(update={"faults": (FaultSettings(kind="garbage", rate=1.0),)})
     ),
@@ -97,15 +96,10 @@ def headline(verdict: Verdict, variant: str) -> Headline:
     return next(line for line in verdict.headlines if line.variant == variant)
 
 
-@pytest.mark.parametrize(("variant", "ratio"), [("faster", 1.5), ("slower", 0.7)])
-def test_a_measured_ratio_is_near_the_known_one(verdict, variant, ratio):
-    log = math.log(cell(verdict, variant).speed_up.value)
-    assert abs(log - math.log(ratio)) < abs(log)
-
-
-@pytest.mark.parametrize(("variant", "words"), [("faster", "faster"), ("slower", "slower")])
-def test_what_is_faster_or_slower_is_called_so(verdict, variant, words):
-    assert headline(verdict, variant).finding == words
+def test_a_known_speed_up_is_measured_and_called(verdict):
+    log = math.log(cell(verdict, "faster").speed_up.value)
+    assert abs(log - math.log(1.5)) < abs(log)
+    assert headline(verdict, "faster").finding == "faster"
 
 
 def test_the_baseline_against_itself_passes(verdict):
@@ -134,4 +128,4 @@ def test_a_server_that_fails_requests_cannot_win(verdict):
 
 def test_equal_outputs_are_called_the_same(verdict):
     results = {entry.variant: entry.result for entry in verdict.equality}
-    assert {results["faster"], results["slower"]} == {"the same"}
+    assert results["faster"] == "the same"

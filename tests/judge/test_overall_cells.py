@@ -61,12 +61,6 @@ def test_slow_requests_of_a_few_prompts_take_its_word_away():
     assert overall.opposition.startswith("over all requests the mean is 0.")
 
 
-def test_a_class_of_survivors_bars_it():
-    overall = judge_overall(fail_first(drawn(FASTER, 1), 1, 0, 4)).deciding
-    assert (overall.verdict, "only survivors" in overall.why) == ("no evidence", True)
-    assert overall.why.endswith(" of base (class class-0)")
-
-
 def test_a_load_of_one_class_has_its_word():
     truth = Truth(ratio={"spec": {"only": 1.2}}, prompts=12, spread=0.2)
     speed_ups = judge_speed_ups(RequestPairing(drawn(truth, 1)), RunControls(), margin=MARGIN)

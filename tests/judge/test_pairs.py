@@ -67,11 +67,6 @@ def test_a_time_not_above_0_is_no_figure(bad):
     assert len(cell(with_figures(seen, e2e_ms=values)).logs) == 1
 
 
-def test_a_failed_request_is_in_no_pair():
-    requests = [Asked(arm="base"), Asked(arm="spec", error="closed")]
-    assert not len(cell(with_figures(observed(requests), e2e_ms=np.array([100.0, 50.0]))).logs)
-
-
 def test_rounds_that_are_left_out_are_in_no_figure():
     requests = [
         Asked(arm=arm, round=number, e2e_ms=ms)

@@ -107,14 +107,14 @@ def test_a_variant_that_is_faster_throughout_has_faster_tails():
 def test_intervals_of_tails_hold_the_truth_of_most_runs():
     truth = Truth(ratio={"spec": {"a": 1.5}}, prompts=16, spread=0.15)
     counts = {"mean": 0, "p90": 0}
-    for seed in range(60):
+    for seed in range(24):
         for entry in judge_e2e(drawn(truth, seed))[0].tails:
             counts[entry.statistic] += entry.speed_up.low < 1.5 < entry.speed_up.high
-    assert counts["mean"] >= 52
-    assert counts["p90"] >= 50
+    assert counts["mean"] >= 21
+    assert counts["p90"] >= 20
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_median_beside_some_slow_requests_is_never_called_faster(seed):
     seen = slow_sometimes(seed=seed, classes=8)
     verdict_line = headline(seen, equal=())
@@ -170,13 +170,6 @@ def test_few_slow_requests_of_many_classes_leave_no_class_faster():
         for cell in judge_e2e(slow_sometimes(classes=14, share=0.02, by=20, seed=seed))
     ]
     assert "faster" not in words
-
-
-def test_few_slow_requests_leave_no_class_the_same():
-    words = [
-        cell.verdict for cell in judge_e2e(slow_sometimes(classes=14, share=0.02, by=20, ratio=1.0))
-    ]
-    assert "same" not in words
 
 
 def weigh(word, log, se, failures):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import get_args
 
@@ -30,7 +29,6 @@ from tandem.judge.headline import combine_verdict
 from tandem.judge.interval import FEWEST_STARTS
 from tandem.judge.schema import (
     OutputEquality,
-    OutputFinding,
     RunControls,
     TaskQuality,
     VariantFinding,
@@ -72,26 +70,6 @@ def words_of_the_page(first, heading):
 
 def test_the_page_names_every_finding_once():
     assert sorted(words_of_the_page("finding", "rests on")) == sorted(get_args(VariantFinding))
-
-
-def list_reservations():
-    """What can follow a finding in a verdict."""
-    words = set()
-    for finding, output in product(get_args(VariantFinding), get_args(OutputFinding)):
-        for metric, start_count in product(("e2e_ms", "tpot_ms"), (None, 0, 1, 3)):
-            word = combine_verdict(finding, output, metric=metric, start_count=start_count)
-            words.add(word.removeprefix(finding))
-    return words - {""}
-
-
-def test_the_page_names_every_reservation():
-    reservations = words_of_the_page("reservation", "stands where")
-    assert all(
-        any(reservation in word for word in list_reservations()) for reservation in reservations
-    )
-    assert all(
-        any(reservation in word for reservation in reservations) for word in list_reservations()
-    )
 
 
 @pytest.mark.parametrize("finding", ["no evidence", "not comparable", "void"])
@@ -178,9 +156,9 @@ def test_noise_from_round_to_round_is_seldom_called():
         ratio={"spec": dict.fromkeys("abcd", 1.0)}, prompts=8, spread=0.0, start=0.05, told=False
     )
     false = sum(
-        headline(drawn(truth, seed)).finding in {"faster", "slower", "mixed"} for seed in range(30)
+        headline(drawn(truth, seed)).finding in {"faster", "slower", "mixed"} for seed in range(12)
     )
-    assert false <= 3
+    assert false <= 1
 
 
 def find_quality(*words):

@@ -122,11 +122,6 @@ def test_token_ids_spelled_alike_are_no_tie(tmp_path):
     assert parted(tmp_path / "other", first, second, by_ids=True).near_tie is True
 
 
-def test_no_log_probabilities_leave_a_near_tie_unknown(tmp_path):
-    result = parted(tmp_path, {"text": "xa", "logprobs": logprobs(0.0, name="a")}, {"text": "xb"})
-    assert result.near_tie is None
-
-
 @pytest.mark.parametrize("name", ["ngram_chat_logprobs", "ngram_completions_logprobs"])
 def test_the_log_probabilities_of_both_of_vllms_apis_are_understood(tmp_path, name):
     answer = parse_answer(recorded(name).reply, recorded(name).ask)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import measured
 import pytest
 from paired_outputs import TEXT, answered, text
 from tokenizers import Tokenizer
@@ -181,17 +180,6 @@ def test_identical_outputs_are_alike_long_whatever_a_server_counts(tmp_path):
         )
 
     assert only(tmp_path, {"base": text, "spec": miscounted}).lengths.value == 1.0
-
-
-def test_an_output_without_a_token_is_as_short_as_one(tmp_path):
-    empty = {
-        "text": "",
-        "completion_tokens": 0,
-        "chunks": measured.chunks((0.1, "role"), (0.2, "end")),
-    }
-    equality = only(tmp_path, {"base": text, "spec": lambda *_: empty})
-    assert equality.lengths.value == pytest.approx(1 / 9)
-    assert equality.result == "differs"
 
 
 def test_lengths_come_from_the_outputs_where_no_server_counts(tmp_path):

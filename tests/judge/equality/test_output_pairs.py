@@ -171,14 +171,6 @@ def test_pairs_that_all_agree_are_as_many_as_their_prompts():
     )
 
 
-def test_pairs_that_agree_inside_each_prompt_are_worth_their_prompts():
-    assert compute_effective_size(*hits(*["1111", "0000"] * 6)) < 12
-
-
-def test_uneven_prompts_are_worth_less_than_their_number():
-    assert compute_effective_size(*hits("1111111", "1")) == 8**2 / (7**2 + 1)
-
-
 def test_independent_pairs_are_nearly_worth_their_number():
     assert 36 < compute_effective_size(*hits(*["1100", "0110", "1010", "0111", "1000"] * 3)) <= 60
 
