@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 import pytest
 from measured import chunks, failed, record, write_run
-from running import Ran, measure, until
 
 from tandem.bench.figures import summary
 from tandem.bench.figures.datapoints import read_rounds
@@ -23,7 +22,6 @@ from tandem.bench.records.record import RequestRecord, read_records
 from tandem.cloudwatch_metrics import RoundFigures
 from tandem.metrics import list_published_metrics
 
-ROOT = Path(__file__).parents[1]
 UTC = 1_795_219_200  # 2026-11-21T00:00:00Z
 CLOCK = ClockReading(
     source="monotonic", resolution_s=1e-9, monotonic_s=1000.0, utc="2026-11-21T00:00:00Z"
@@ -188,53 +186,6 @@ def test_all_values_of_a_cell_are_those_of_the_summary(tmp_path, seed):
     assert_like_the_summary(drawn_folder(tmp_path, seed))
 
 
-PROMPTS = {
-    "code": ["a", "b", '#schedule {"fault": "drop", "fault_at": 1}', "d"],
-    "chat": ["e", "f"],
-}
-
-
-def _interrupted(folder: Path, **request: Any) -> Ran:
-    async def meanwhile(servers, run):
-        await until(
-            lambda: any(
-                ".r1." in truth["request_id"] for server in servers for truth in server.posted
-            )
-        )
-        run.stop.request("interrupted", grace_s=0)
-
-    return measure(folder, PROMPTS, rounds=3, meanwhile=meanwhile, **request)
-
-
-RUNS = {
-    "mixed": lambda folder: measure(folder, PROMPTS, rounds=2, mixed=True),
-    "by the clock": lambda folder: measure(folder, PROMPTS, rounds=0, duration_s=0.3),
-    "interrupted": _interrupted,
-}
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """Each kind of run, made once where it is asked for."""
-    runs: dict[str, Ran] = {}
-
-    def make(kind: str) -> Ran:
-        if kind not in runs:
-            runs[kind] = RUNS[kind](tmp_path_factory.mktemp("points"))
-        return runs[kind]
-
-    return make
-
-
-@pytest.mark.xdist_group("bench-run")
-@pytest.mark.parametrize("kind", RUNS)
-def test_a_measured_run_is_published_as_summarized(made, kind):
-    assert_like_the_summary(made(kind).folder)
-    *before, last = (figures.is_complete for figures in found(made(kind).folder))
-    assert all(before)
-    assert last is (kind != "interrupted")
-
-
 # classes and loads that are pooled
 
 
@@ -394,14 +345,6 @@ def test_a_round_is_complete_without_interrupted_requests(tmp_path, more, comple
 
 
 # the lines of a round
-
-
-def test_consecutive_lines_of_a_round_are_one_range(tmp_path):
-    write_run(
-        tmp_path, [record(round=number // 2, request_id=f"r-{number}") for number in range(6)]
-    )
-    rounds = list(read_rounds(tmp_path, "post", {0}))
-    assert [(figures.number, len(figures.ranges)) for figures in rounds] == [(1, 1), (2, 1)]
 
 
 def test_every_line_belongs_to_one_round(tmp_path):

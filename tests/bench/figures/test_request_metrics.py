@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-import random
-from itertools import pairwise
 
-import numpy as np
 import pytest
 from measured import chunks, compute_record_metrics, failed, record
 
 from tandem.bench.figures.request_metrics import RequestMetrics
-from tandem.bench.records.record import Chunk, RequestRecord
+from tandem.bench.records.record import RequestRecord
 from tandem.metrics import CATALOGUE
 
 compute = compute_record_metrics
@@ -171,102 +168,3 @@ def test_contradicted_usage_is_used_where_ids_were_counted(counted_by, is_used):
 
 
 # An oracle that shares nothing with the vectors: the definitions, one record at a time.
-
-
-def oracle(request: RequestRecord) -> dict[str, float]:
-    if request.error is not None:
-        return {}
-    bearing = [chunk for chunk in request.chunks if chunk.bears_tokens]
-    sizes = [chunk.tokens for chunk in bearing]
-    metrics = times(request, bearing)
-    return (
-        metrics
-        if wrong_count(request, len(bearing), sizes)
-        else metrics | counts(request, bearing, sizes)
-    )
-
-
-def times(request: RequestRecord, bearing: list[Chunk]) -> dict[str, float]:
-    choices = [chunk.at_s for chunk in request.chunks if chunk.kind != "usage"]
-    texts = [chunk.at_s for chunk in request.chunks if chunk.kind == "text"]
-    gaps = [(after.at_s - before.at_s) * 1000 for before, after in pairwise(bearing)]
-    metrics = {
-        "prompt_tokens": request.prompt_tokens,
-        "schedule_delay_ms": (
-            None if request.due_s is None else (request.start_s - request.due_s) * 1000
-        ),
-        "e2e_ms": choices[-1] * 1000 if choices else None,
-        "llmperf_inter_token_latency_ms": texts[-1] * 1000 / len(choices) if texts else None,
-        "ttft_ms": bearing[0].at_s * 1000 if bearing else None,
-        "chunk_gap_ms": sum(gaps) / len(gaps) if gaps else None,
-    }
-    return {name: value for name, value in metrics.items() if value is not None}
-
-
-def counts(
-    request: RequestRecord, bearing: list[Chunk], sizes: list[int | None]
-) -> dict[str, float]:
-    last_s = max((chunk.at_s for chunk in request.chunks if chunk.kind != "usage"), default=None)
-    count = request.completion_tokens
-    metrics = {}
-    if count is not None:
-        metrics["completion_tokens"] = count
-        metrics |= {"tokens_per_chunk": count / len(bearing)} if bearing else {}
-        metrics |= {"output_tokens_per_s": count / last_s} if last_s else {}
-        if bearing and count > 1:
-            metrics["tpot_ms"] = (last_s - bearing[0].at_s) * 1000 / (count - 1)
-    if bearing and None not in sizes and sum(sizes[1:]) > 0:
-        metrics["tpot_exact_ms"] = (bearing[-1].at_s - bearing[0].at_s) * 1000 / sum(sizes[1:])
-    return metrics
-
-
-def wrong_count(request: RequestRecord, bearing: int, sizes: list[int | None]) -> bool:
-    if any(chunk.tokens is not None and chunk.tokens < 0 for chunk in request.chunks):
-        return True
-    if request.completion_tokens is None:
-        return False
-    if None not in sizes and sum(sizes) not in {
-        request.completion_tokens,
-        request.completion_tokens - 1,
-    }:
-        return True
-    return bearing > request.completion_tokens or (bearing == 0 and request.completion_tokens > 1)
-
-
-def drawn(rng: random.Random) -> RequestRecord:
-    """A record with any mixture of kinds, counts that may be missing or wrong, and times in
-    order."""
-    stream = []
-    at_s = rng.random()
-    for _ in range(rng.choice([0, 1, 2, 5, 12])):
-        at_s += rng.choice([0.0, 0.001, 0.04])
-        kind = rng.choice(["role", "text", "text", "text", "reasoning", "empty", "end", "usage"])
-        stream.append(Chunk(at_s, kind, rng.choice([None, 0, 1, 1, 2, 8])))
-    count = sum(chunk.tokens or (chunk.tokens is None) for chunk in stream if chunk.bears_tokens)
-    return record(
-        chunks=tuple(stream),
-        headers_s=None,
-        end_s=at_s + 0.001,
-        prompt_tokens=rng.choice([None, 7]),
-        completion_tokens=rng.choice(
-            [None, 0, 1, count, count, count + 1, count + 5, max(0, count - 1)]
-        ),
-        due_s=rng.choice([None, 999.5]),
-        error=rng.choice([None, None, None, "closed"]),
-    )
-
-
-def test_many_records_at_once_agree_with_the_definitions():
-    rng = random.Random(7)  # noqa: S311 - repeatable
-    records = [drawn(rng) for _ in range(3000)]
-
-    metrics = RequestMetrics(records)
-    columns = metrics.by_name()
-    gaps_ms, gap_owners = metrics.list_gaps()
-
-    for index, request in enumerate(records):
-        figures = {name: values[index] for name, values in columns.items()}
-        figures = {name: value for name, value in figures.items() if not math.isnan(value)}
-        gaps = gaps_ms[gap_owners == index]
-        figures |= {"chunk_gap_ms": np.mean(gaps)} if len(gaps) else {}
-        assert figures == pytest.approx(oracle(request)), request

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from measured import arm, chunks, failed, record, write_run
+from measured import chunks, failed, record, write_run
 
 from tandem.bench.figures import summary
 from tandem.bench.figures.summary import RecordSummary, SummaryCell
 from tandem.bench.records.counters import MetricsScrape
-from tandem.bench.records.manifest import PlanTotals, RunEnd, Speculation
+from tandem.bench.records.manifest import PlanTotals, RunEnd
 from tandem.bench.records.record import RequestRecord
 from tandem.errors import InputError
 
@@ -326,32 +326,6 @@ def test_acceptance_of_all_classes_is_the_ratio_over_all_turns(tmp_path, class_)
     )
     classes = {entry.class_ for entry in run_summary.cells if entry.metric == "acceptance_length"}
     assert classes == {class_ or "all", "all"}
-
-
-def test_an_arm_that_does_not_speculate_has_no_acceptance(tmp_path):
-    plain = {"generation_tokens": 100.0, "first_tokens": 10.0, "decode_steps": 90.0}
-    arms = (arm("base", speculation=Speculation(method=None)),)
-
-    run_summary = summarized(tmp_path, [record()], turn(plain, arm="base"), arms=arms)
-
-    assert cell(run_summary, "target_steps_per_token").p50 == 1.0
-    assert cell(run_summary, "acceptance_length") is None
-    assert (
-        "base: acceptance_length is absent: it does not speculate (turns: 1)" in run_summary.notes
-    )
-
-
-def test_a_turn_with_a_restart_is_named_and_dropped(tmp_path):
-    before, after = turn(FLAT)
-    fallen = [
-        msgspec.structs.replace(before, counters=FLAT),
-        msgspec.structs.replace(after, counters=before.counters),
-    ]
-
-    run_summary = summarized(tmp_path, [SPEC], fallen)
-
-    assert cell(run_summary, "acceptance_length", "spec") is None
-    assert any("the server restarted between the two scrapes" in note for note in run_summary.notes)
 
 
 @pytest.mark.parametrize(

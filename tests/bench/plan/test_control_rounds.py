@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from measured import record, write_run
 from planned import plan
 from running import measure
 
@@ -14,8 +13,6 @@ from tandem.bench.figures import summary
 from tandem.bench.figures.datapoints import read_rounds
 from tandem.bench.plan.estimate import estimate_run_s
 from tandem.bench.plan.schedule import assign_starts, control_numbers
-from tandem.bench.records import manifest
-from tandem.bench.records.manifest import PlanTotals
 
 pytestmark = pytest.mark.xdist_group("bench-control")  # its run is made once
 PROMPTS = {"code": ["a", "b", "c", "d"]}
@@ -112,16 +109,6 @@ def test_both_sides_of_a_control_have_records_and_counters(ran):
     assert {record.start for record in ran.records} == {"1"}
 
 
-def test_the_manifest_knows_control_rounds_and_no_arm_of_them(ran):
-    run = manifest.read_manifest(ran.folder)
-    assert ([arm.name for arm in run.arms], manifest.control_round_numbers(run)) == (
-        ["a", "b"],
-        {1},
-    )
-    assert run.plan.requests == 3 * 8
-    assert [line["round"] for line in ran.lines("rounds.jsonl")] == [0, 1, 2]
-
-
 def test_no_figure_of_a_summary_holds_a_control_round(ran):
     run_summary = summary.summarize_run(ran.folder)
 
@@ -148,19 +135,3 @@ def test_control_rounds_are_recorded_and_not_published(ran):
     }
     assert all(item.is_complete for item in rounds)
     assert rounds[1].ranges
-
-
-def test_failures_of_an_incomplete_control_round_are_noted(tmp_path):
-    requests = [
-        record(request_id="r-0", round=0),
-        record(request_id="r-1", round=1, error="closed", arm="base#2"),
-    ]
-    plan_totals = PlanTotals(requests=8, requests_per_round=4)
-    folder = write_run(tmp_path, requests, rounds=1, control_rounds=1, plan=plan_totals, ended=None)
-
-    run_summary = summary.summarize_run(folder)
-
-    text = "control rounds asked the baseline against itself: 1 requests, 1 failed"
-    assert any(text in note for note in run_summary.notes)
-    assert not run_summary.errors
-    assert [figures.is_complete for figures in read_rounds(folder, "post")] == [False, False]

@@ -82,7 +82,6 @@ def test_live_counters_give_what_each_step_committed():
     "knobs",
     [
         {"law": "vllm", "runtime": "native", "spec_counters": "flat"},
-        {"law": "nxdi", "runtime": "native", "spec_counters": "flat"},
         {"law": "nxdi", "runtime": "nxdi-v0", "version": "0.9.1", "spec_counters": "flat"},
     ],
     ids=lambda knobs: f"{knobs['law']}-{knobs['runtime']}",
@@ -96,9 +95,3 @@ def test_flat_counters_give_the_tokens_of_each_decode_step(knobs):
     assert rates.values["target_steps_per_token"] == pytest.approx(
         (steps(truths) + REQUESTS) / tokens(truths)
     )
-
-
-@pytest.mark.parametrize("runtime", ["native", "nxdi-v0"])
-def test_a_plain_server_takes_one_step_a_token(runtime):
-    rates, _ = served(law="none", num_speculative_tokens=0, runtime=runtime)
-    assert rates.values == {"target_steps_per_token": 1.0}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import random
 import resource
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 from measured import chunks, record
 
 from tandem.bench.records.record import Chunk, RecordWriter, RequestRecord, read_records
-from tandem.errors import ExternalError, InputError, TandemError
+from tandem.errors import ExternalError, InputError
 
 FILE = "records.jsonl"
 
@@ -88,10 +86,6 @@ def test_a_chunk_bears_tokens_by_count_or_else_by_kind(chunk, bears):
 # Refused
 
 
-NOT_FINITE = ["NaN", "Infinity", "1e999", "1e300"]
-TIMES = {'"start_s":1000.0': 1000.0, '"end_s":0.3': 0.3, '"chunk_s":[0.1': 0.1}
-
-
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
@@ -108,10 +102,9 @@ TIMES = {'"start_s":1000.0': 1000.0, '"end_s":0.3': 0.3, '"chunk_s":[0.1': 0.1}
         ),  # the rest still fits
         ('"schema":2,', "", "the record has no schema; this version of Tandem reads schema 2"),
         ('"reconnected":0,', "", "missing required field `reconnected`"),
-        *(
-            (old, old.replace(str(number), bad), "no record")
-            for (old, number), bad in itertools.product(TIMES.items(), NOT_FINITE)
-        ),
+        ('"start_s":1000.0', '"start_s":NaN', "no record"),
+        ('"end_s":0.3', '"end_s":1e300', "no record"),
+        ('"chunk_s":[0.1', '"chunk_s":[Infinity', "no record"),
     ],
 )
 def test_a_record_of_another_form_is_refused(tmp_path, old, new, problem):
@@ -148,29 +141,10 @@ def test_a_missing_file_is_named(tmp_path):
         read(tmp_path / "nothing.jsonl")
 
 
-def test_random_bytes_give_records_or_a_fault_with_its_line(tmp_path):
-    rng = random.Random(11)  # noqa: S311 - repeatable
-    path = written(tmp_path, *(record(request_id=f"r-{number}") for number in range(3)))
-    complete = path.read_bytes()
-    faults: list[InputError] = []
-    for _ in range(400):
-        broken = bytearray(complete)
-        for _ in range(rng.choice([1, 1, 5])):
-            broken[rng.randrange(len(broken))] = rng.randrange(256)
-        path.write_bytes(broken)
-        try:
-            read(path)
-        except TandemError as fault:
-            faults.append(fault)
-
-    assert 100 < len(faults) < 400
-    assert all(fault.where.startswith(f"{path}:") for fault in faults)
-
-
 # Torn
 
 
-@pytest.mark.parametrize("cut", [1, *range(2, 620, 61)])
+@pytest.mark.parametrize("cut", [1, 2, 300, 600])
 def test_a_torn_last_line_is_named_and_skipped(tmp_path, cut):
     path = written(tmp_path, record(), record(request_id="r-1"))
     first, second = path.read_bytes().splitlines(keepends=True)

@@ -68,10 +68,7 @@ def test_one_simulated_arm_makes_a_run_simulated():
     ("header", "models", "is_simulated"),
     [
         ("1", OTHERS, True),
-        ("yes", OTHERS, True),
-        (None, OURS, True),
         ("0", OURS, True),
-        (None, OTHERS, False),
         ("0", OTHERS, False),
         (None, [*OTHERS, {"id": "other", "owned_by": SIMULATOR_OWNER}], False),
     ],
@@ -92,16 +89,8 @@ def test_all_files_of_a_simulated_run_say_so(mixed):
 
 @pytest.mark.parametrize(
     ("is_simulated", "first"),
-    [(True, SIMULATED_BAND), (False, "concurrency 4: latencies"), (None, "concurr")],
+    [(True, SIMULATED_BAND), (False, "concurrency 4: latencies")],
 )
 def test_the_table_of_a_simulated_run_begins_with_it(tmp_path, is_simulated, first):
     run = write_run(tmp_path, [record()], simulated=is_simulated)
     assert next(summary_table.format_lines(summary.summarize_run(run))).startswith(first)
-
-
-def test_without_a_list_of_models_simulation_is_unknown(tmp_path):
-    write_run(tmp_path, [record()], simulated=None)
-    assert any(
-        "one of them did not list its models" in note
-        for note in summary.summarize_run(tmp_path).notes
-    )

@@ -44,25 +44,6 @@ def test_a_line_becomes_a_prompt(tmp_path):
     assert prompt.as_text() == "Be brief.\n\nWhy is the sky blue?"
 
 
-def test_a_conversation_is_sent_as_it_stands(tmp_path):
-    roles = ("system", "user", "assistant", "user")
-    turns = [{"role": role, "content": f"text {number}"} for number, role in enumerate(roles)]
-
-    (prompt,) = load_suite(
-        suite_file(tmp_path, {"id": "a", "class": "chat", "messages": turns})
-    ).prompts
-
-    assert list(prompt.as_messages()) == turns
-    assert prompt.max_tokens is None
-
-
-def test_blank_lines_and_byte_order_marks_are_no_faults(tmp_path):
-    first = json.dumps(GOOD).encode()
-    second = json.dumps({**GOOD, "id": "b"}).encode()
-    path = suite_file(tmp_path, b"\xef\xbb\xbf" + first + b"\r\n\r\n  \n" + second)
-    assert [prompt.id for prompt in load_suite(path).prompts] == ["a", "b"]
-
-
 def test_text_of_any_script_is_kept_without_a_system_message(tmp_path):
     text = "  Привет, 世界 \U0001f30a\n\ttwo lines \u00a0"
     (prompt,) = load_suite(suite_file(tmp_path, {**GOOD, "prompt": text})).prompts

@@ -74,19 +74,6 @@ def test_a_wrapped_prompt_is_an_instruction_and_one_repeated_line(prompt):
     assert len(body) > len(line)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_bare_case_is_its_line_again_and_again(case):
-    text = BY_ID[f"sample-{case}"].as_text()
-    line = f"{text.partition(chr(10))[0]}\n"
-    assert text == "".join(islice(cycle(line), len(text)))
-    assert text.count(line) >= 5
-
-
-def test_answers_may_reach_their_limit_except_to_the_open_prompt():
-    assert [prompt.id for prompt in POST.prompts if "to-limit" not in prompt.check] == []
-    assert [prompt.id for prompt in POST.prompts if "repeats" not in prompt.check] == ["open"]
-
-
 def test_without_a_checkout_the_eighth_case_is_missing_and_noted():
     assert [prompt.id for prompt in POST.prompts if "verse" in prompt.id] == []
     assert re.search("eighth case.*left out.*--llmperf-source", " ".join(POST.notes))
