@@ -149,16 +149,6 @@ def test_flat_counters_stay_at_0():
     assert set(draft_counters.values()) == {0}
 
 
-def test_v0_declares_its_draft_counters_and_never_fills_them(old):
-    page = (
-        build_virtual_page(knobs(**OLD), run_engine(knobs(**OLD), old.jobs[:0]))
-        .render_text(0, 0, 0)
-        .decode()
-    )
-    assert "# TYPE vllm:spec_decode_num_accepted_tokens_total counter" in page
-    assert not any(name.startswith("spec_decode") for name in old.page)
-
-
 def test_the_times_of_a_request_add_up(new):
     page = new.page
     parts = sum(page[f"request_{part}_time_seconds_sum"] for part in ("queue", "prefill", "decode"))

@@ -50,16 +50,6 @@ def test_running_usage_counts_the_bursts_that_the_log_says(simulator):
     assert bursts == [tokens for _, tokens in truth_of(simulator, headers).bursts]
 
 
-def test_the_end_token_counts_and_shows_nothing(simulator):
-    (last,) = [
-        frame
-        for frame in ask(simulator.url, CHAT, chat(return_token_ids=True)).frames
-        if frame["choices"][0]["finish_reason"]
-    ]
-    assert last["choices"][0]["token_ids"][-1] == 0
-    assert last["choices"][0]["finish_reason"] == "stop"
-
-
 @pytest.mark.parametrize("path", [CHAT, PLAIN])
 def test_a_stream_says_the_same_text_as_the_whole_answer(simulator, path):
     body = {**chat(), "prompt": "Say something.", "max_tokens": 25}
@@ -81,22 +71,6 @@ def test_logprobs_have_an_entry_for_each_token(simulator):
     assert len(entries) == 20
     assert all(len(entry["top_logprobs"]) == 2 for entry in entries)
     assert all(entry["top_logprobs"][0]["token"] == entry["token"] for entry in entries)
-
-
-def test_offsets_of_completion_logprobs_run_on_from_burst_to_burst(simulator):
-    answers = ask(
-        simulator.url,
-        PLAIN,
-        {"prompt": "p", "temperature": 0, "max_tokens": 20, "logprobs": 1, "stream": True},
-    )
-    offsets = [
-        entry
-        for frame in answers.frames
-        for entry in frame["choices"][0]["logprobs"]["text_offset"]
-    ]
-
-    assert offsets == sorted(set(offsets))
-    assert len(offsets) == 20
 
 
 def test_tokens_of_marks_alone_are_counted_with_the_next_burst(simulator):
@@ -122,19 +96,6 @@ def test_an_older_vllm_has_no_token_ids(old):
     assert choices[1].keys() == {"index", "delta"}
     assert choices[-1].keys() == {"index", "delta", "finish_reason"}
     assert all(choice["delta"]["tool_calls"] == [] for choice in choices[1:])
-
-
-def test_an_older_vllm_writes_out_what_is_null_in_completions(old):
-    frames = ask(
-        old.url, PLAIN, {"prompt": "p", "stream": True, "max_tokens": 4, "temperature": 0}
-    ).frames
-
-    assert {frozenset(frame) for frame in frames} == {
-        frozenset({"id", "object", "created", "model", "choices", "usage"})
-    }
-    assert {frozenset(frame["choices"][0]) for frame in frames} == {
-        frozenset({"index", "text", "logprobs", "finish_reason", "stop_reason"})
-    }
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from tandem.bench.llmperf.run import LlmperfCall, LlmperfSession, read_calls
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
 from tandem.bench.records import manifest
 from tandem.bench.records.record import read_records
-from tandem.errors import ExternalError, InputError
+from tandem.errors import ExternalError
 
 # what it does stands in its server's address; it writes what it was told beside its results
 STAND_IN = """
@@ -205,29 +205,6 @@ def test_a_call_that_hangs_is_ended(act, monkeypatch):
     monkeypatch.setattr(run, "REQUEST_LIMIT_S", 0.0)
     (call,) = act("hang", load=LlmperfLoad(timeout_s=1)).calls
     assert (call.how, call.exit_code, call.counted) == ("timeout", None, 0)
-
-
-def test_no_call_is_begun_when_the_time_is_over(tool, tmp_path):
-    lines: list[str] = []
-    arms = [arm("base", url="http://base.invalid")]
-    session = LlmperfSession(
-        arms=arms, load=LOAD, tool=tool, out=tmp_path / "out", say=lines.append
-    )
-
-    assert session.run(3, max_s=0.0) == []
-    assert lines[-1] == "0 of 3 calls were made in the time that was given"
-
-
-def test_a_python_that_is_not_there_is_named(act, tmp_path):
-    (tmp_path / "bin/python").unlink()
-    with pytest.raises(InputError, match="bin/python: it cannot be started: No such file"):
-        act("base")
-
-
-def test_a_folder_that_holds_something_is_left_alone(act, tmp_path):
-    (tmp_path / "out" / "mine").mkdir(parents=True)
-    with pytest.raises(InputError, match="not empty"):
-        act("base")
 
 
 def test_a_ray_that_does_not_start_is_explained(act, tool, tmp_path):

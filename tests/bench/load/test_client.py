@@ -115,15 +115,6 @@ def test_a_connection_that_was_cut_is_not_used_again():
 # Never retried, never elsewhere
 
 
-def test_a_proxy_of_the_environment_is_not_used(monkeypatch):
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, NOWHERE)
-    for name in ("NO_PROXY", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-
-    assert come().answer.error is None
-
-
 # Failures of a server
 
 
@@ -169,21 +160,6 @@ def test_what_came_before_a_connection_broke_is_kept():
         3,
         " the quick brown",
     )
-
-
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        ("7", 7.0),
-        ("0", 0.0),
-        ("soon", None),
-        ("-3", None),
-        (None, None),
-    ],
-    ids=["seconds", "none", "word", "negative", "absent"],
-)
-def test_retry_after_is_kept_as_seconds(header, seconds):
-    assert come(fault="status", status=429, retry_after=header).reply.retry_after_s == seconds
 
 
 # Interrupted

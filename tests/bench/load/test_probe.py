@@ -81,7 +81,7 @@ def probe(
         (("temperature", "seed"), EVERYTHING),
     ],
 )
-@pytest.mark.parametrize("status", [400, 422, 500])
+@pytest.mark.parametrize("status", [400, 500])
 def test_a_field_that_is_refused_is_left_out_and_said(refused_fields, offers, status):
     server = {"refused_fields": refused_fields, "refusal_status": status}
 
@@ -217,12 +217,6 @@ def test_the_servers_version_and_models_are_read():
     assert result.models == {MODEL, "other-name", "/models/independent"}  # those of one root
 
 
-@pytest.mark.parametrize("page", [[MODEL, "other"], {"data": [{"id": "*"}]}, "none"])
-def test_a_list_of_models_in_another_form_is_no_fault(page):
-    result, _ = probe(server={"models_page": page})
-    assert (result.arm.offers, result.notes) == (EVERYTHING, ())
-
-
 @pytest.mark.parametrize("models", [[], [{"id": MODEL}, {"id": "other"}]])
 def test_an_alias_may_be_answered_by_the_backends_name(models):
     result, _ = probe(server={"models": models}, fault="wrong_model")
@@ -236,9 +230,8 @@ def test_a_model_that_is_not_listed_is_asked_for():
     assert result.notes == ("arm does not list hidden, and answers as hidden",)
 
 
-@pytest.mark.parametrize("status", [404, 500, 503])
-def test_a_server_without_a_page_of_models_is_probed(status):
-    result, _ = probe(server={"health": status})
+def test_a_server_without_a_page_of_models_is_probed():
+    result, _ = probe(server={"health": 404})
     assert (result.arm.offers, result.arm.server_version) == (EVERYTHING, None)
 
 

@@ -79,16 +79,6 @@ def test_what_does_not_end_is_cut_with_what_came(fault, fault_at, limits, word, 
     assert len(came.reply.body) < 4 << 20  # of a flood
 
 
-def test_an_overlong_stream_is_cut_with_what_came():
-    came = come(
-        asking(max_tokens=1000, offers=EVERYTHING),
-        outs=outs(whole_s=3 * SHORT_S),
-        tokens=1000,
-        step_ms=10,
-    )
-    assert (came.answer.error, came.answer.completion_tokens > 0) == ("whole_timeout", True)
-
-
 def test_the_answer_of_a_refusal_that_hangs_is_cut():
     raw = [b'{"error":'.hex()]
     came = come(outs=outs(whole_s=SHORT_S), raw=raw, pause_ms=5000, content_type="application/json")

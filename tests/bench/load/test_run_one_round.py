@@ -8,7 +8,7 @@ import shutil
 from typing import Any
 
 import pytest
-from measured import record, run_manifest, write_run
+from measured import record, write_run
 from running import Ran, measure
 
 from tandem.bench.figures.request_table import read_request_table
@@ -123,8 +123,3 @@ def test_rounds_of_two_machines_stand_on_one_clock(tmp_path):
         [9e5 + s for s in (10, 11, 610, 611, 1210, 1211)]
     )
     assert (table.end_s - table.start_s).tolist() == pytest.approx([0.3] * 6)
-
-
-def test_a_run_s_id_is_the_one_it_was_given():
-    assert manifest.run_id(run_manifest(run="fall-1")) == "fall-1"
-    assert manifest.run_id(run_manifest()).startswith("20261121T000000Z-")
