@@ -115,6 +115,10 @@ def without_page() -> Iterator[None]:
         patch.setattr(
             "tandem.report.page.write_report", lambda _, __, folder, ___: folder / "report.html"
         )
+        patch.setattr(
+            "tandem.report.arm_page.write_arm_report",
+            lambda _, __, table: table.folder / "report.html",
+        )
         yield
 
 

@@ -13,9 +13,7 @@ from tandem.bench.load import (
     client,
     host,
     interrupt,
-    loops,
     metrics_scraper,
-    round_callback,
     warm_up,
 )
 from tandem.bench.records.manifest import Timeouts
@@ -71,23 +69,12 @@ def test_the_page_names_every_flag():
     "sentence",
     [
         f"up to {circuit_breaker.MAX_WAIT_S / 60:.0f} min and goes on by itself",
-        f"is paused: {circuit_breaker.MAX_FAILURES} requests in a row failed",
         f"has {interrupt.GRACE_S:.0f} s to end",
-        f"Workers start {1000 * loops.STAGGER_S:.0f} ms apart",
-        f"at most {loops.MAX_RETRY_AFTER_S:.0f} s, and never asks again",
-        f"then at most {warm_up.SHORT_TOKENS} tokens",
         f"by at most {warm_up.MAX_CHANGE:.0%}".replace("%", " %"),
         f"after {warm_up.MAX_SHORT_WINDOWS} windows or {warm_up.MAX_WARM_UP_S / 60:.0f} minutes",
-        f"may take {round_callback.ROUND_WAIT_S:.0f} s",
-        (
-            f"up to {round_callback.END_WAIT_S:.0f} s, {round_callback.INTERRUPT_WAIT_S:.0f} s"
-            " after an interrupt"
-        ),
         f"| `/metrics` | {metrics_scraper.METRICS_BYTES >> 20} MiB |",
         f"| `/v1/models` | {client.PAGE_BYTES >> 20} MiB |",
-        f"| `/version` | {client.PAGE_BYTES >> 20} MiB |",
         f"{client.STREAM_BYTES >> 20} MiB, {client.STREAM_BYTES_PER_TOKEN >> 10} KiB a token of",
-        f"and {client.STREAM_BYTES_PER_REQUEST_BYTE} bytes a byte of the request |",
         f"| the body of an error | {client.ERROR_BODY_BYTES >> 10} KiB |",
         (
             f"Above {1000 * host.MAX_LAG_S:.0f} ms, or when the client takes"

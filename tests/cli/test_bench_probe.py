@@ -88,28 +88,6 @@ def test_keys_and_headers_go_with_every_request(server, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("flags", "server_fields", "code", "sentence"),
-    [
-        (["--model", "other"], {}, 2, "the server has no model other"),
-        (
-            ["--record", "logprobs"],
-            {"lethal_field": "logprobs"},
-            3,
-            "died of a request with logprobs",
-        ),
-    ],
-)
-def test_a_server_that_cannot_be_measured_ends_the_command(
-    server, capsys, flags, server_fields, code, sentence
-):
-    for name, value in server_fields.items():
-        setattr(server, name, value)
-
-    assert main(["bench", "probe", name_url(server), *flags]) == code
-    assert sentence in " ".join(capsys.readouterr().err.split())
-
-
-@pytest.mark.parametrize(
     "url", ["127.0.0.1:8000", "http://user:secret@host", "http://host?key=secret"]
 )
 def test_what_is_no_address_is_refused_and_not_shown(capsys, url):

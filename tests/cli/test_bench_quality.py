@@ -86,14 +86,6 @@ def test_report_names_the_task(run_folder, tmp_path, capsys):
     assert "quality of spec on sums: same" in capsys.readouterr().out
 
 
-def test_second_task_keeps_the_first(run_folder, tmp_path):
-    judge_quality(run_folder, wrong_every=0, items=write_items(tmp_path / "one.jsonl", 20))
-    verdict = judge_quality(
-        run_folder, wrong_every=0, items=write_items(tmp_path / "two.jsonl", 20)
-    )
-    assert [task["task"] for task in verdict["quality"]] == ["one", "two"]
-
-
 def test_field_of_lm_eval_needs_its_samples(run_folder, capsys):
     assert main(["bench", "quality", str(run_folder), "--group", "passage"]) == 2
     assert "write `group` into the items, or give samples with --lm-eval" in capsys.readouterr().err

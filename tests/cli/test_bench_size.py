@@ -8,36 +8,25 @@ from pathlib import Path
 
 import pytest
 from bench_cli import run_flags
-from planned import suite_file
 
 from tandem.bench.load.warm_up import SHORT_TOKENS
 from tandem.bench.plan.estimate import estimate_request_s, estimate_run_s
 from tandem.bench.plan.run_description import describe_plan
 from tandem.bench.plan.run_size import DEFAULT_SIZE, QUICK_SIZE
-from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.bench.plan.settings import RunSettings
 from tandem.bench.suites.suite import load_suite
 from tandem.cli.bench_settings import RunArms, build_settings
-from tandem.cli.program import main
 from tandem.cli.selection import Selection
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
 SERVERS = ("--baseline", "http://h:1", "--variant", "http://h:2", "--model", "m")
 HOSTED = ("--env", "post-us-east-2", "--experiment", "post")
 PAGE = (Path(__file__).parents[2] / "docs" / "bench.md").read_text()
-CLASSES = ("alpha", "beta", "gamma", "delta")
 
 
 @pytest.fixture(autouse=True)
 def _at_the_root(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
-
-
-@pytest.fixture
-def own_file(tmp_path: Path) -> str:
-    """A user's suite: four classes of ten prompts that state more tokens than any size."""
-    prompts = {class_: [f"{class_} {number}" for number in range(10)] for class_ in CLASSES}
-    return str(suite_file(tmp_path, prompts, max_tokens=2000))
 
 
 def settings(*flags: str, arms: tuple[str, ...] = SERVERS) -> RunSettings:
@@ -104,47 +93,32 @@ def test_a_quick_run_asks_three_classes_of_the_suite_real(arms):
     assert (run.concurrency, longest_answer(run)) == ((4,), QUICK_SIZE.max_tokens)
 
 
-@pytest.mark.parametrize("more", [(), ("real",)], ids=["alone", "beside another"])
-def test_the_default_shortens_no_users_file(own_file, more):
-    run = settings("--suite", own_file, *more)
-    assert {class_: prompts_by_class(run)[class_] for class_ in CLASSES} == dict.fromkeys(
-        CLASSES, 10
-    )
-    assert (longest_answer(run), run.concurrency) == (2000, (4,))
-
-
 @pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
-@pytest.mark.parametrize(
-    ("flags", "field", "value"),
-    [
-        (("--rounds", "9"), "rounds", 9),
-        (("--duration", "90s"), "rounds", 0),
-        (("--prompts-per-class", "2"), "prompts_per_class", 2),
-        (("--concurrency", "1,2"), "concurrency", (1, 2)),
-        (("--rate", "2"), "concurrency", None),
-        (("--max-tokens", "33"), "max_tokens", 33),
-        (("--control-rounds", "0"), "control_rounds", 0),
-    ],
-    ids=lambda value: (
-        value[0] if isinstance(value, tuple) and value and isinstance(value[0], str) else ""
-    ),
-)
-def test_a_flag_stands_before_the_size(size, flags, field, value):
-    run = settings(*size, *flags)
-    assert getattr(run if field == "concurrency" else run.manifest, field) == value
+def test_a_flag_stands_before_the_size(size):
+    counts = ("--rounds", "9", "--prompts-per-class", "2", "--control-rounds", "0")
+    run = settings(*size, *counts, "--concurrency", "1,2", "--max-tokens", "33")
+    manifest = run.manifest
+
+    assert (manifest.rounds, manifest.prompts_per_class, manifest.control_rounds) == (9, 2, 0)
+    assert (run.concurrency, manifest.max_tokens) == ((1, 2), 33)
 
 
-@pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
-def test_a_sample_stands_before_the_size(size, tmp_path):
+@pytest.mark.parametrize("size", [(), ("--quick",)], ids=["default", "quick"])
+def test_time_and_rate_stand_before_the_size(size):
+    run = settings(*size, "--duration", "90s", "--rate", "2")
+    assert (run.manifest.rounds, run.concurrency) == (0, None)
+
+
+def test_a_sample_stands_before_the_size(tmp_path):
     path = tmp_path / "questions.txt"
     path.write_text("".join(f"question {number}\n" for number in range(30)))
-    run = settings(*size, "--suite", str(path), "--sample", "20")
+    run = settings("--quick", "--suite", str(path), "--sample", "20")
     assert prompts_by_class(run) == {"prompts": 20}
 
 
-@pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
-def test_named_classes_stand_before_the_size(size):
-    assert list(prompts_by_class(settings(*size, "--classes", "json,chat"))) == ["json", "chat"]
+def test_named_classes_stand_before_the_size():
+    run = settings("--quick", "--classes", "json,chat")
+    assert list(prompts_by_class(run)) == ["json", "chat"]
 
 
 def test_an_experiments_lower_limit_stands_before_the_size(monkeypatch):
@@ -178,28 +152,3 @@ def test_the_page_has_the_plan_of_the_default():
     assert len(lines) == len(block.splitlines())
     for line, part in zip(lines, block.splitlines(), strict=True):
         assert line.startswith(part.removesuffix(" ..."))
-
-
-@pytest.mark.parametrize(
-    ("row", "field"),
-    [("concurrency", "concurrency"), ("tokens of an answer, at most", "max_tokens")],
-)
-def test_the_page_has_the_figures_of_the_sizes(row, field):
-    [cells] = re.findall(rf"^\| {row} \| (.*) \|$", PAGE, flags=re.MULTILINE)
-    assert cells.split(" | ")[:2] == [
-        str(getattr(size, field)).strip("(,)") for size in (DEFAULT_SIZE, QUICK_SIZE)
-    ]
-
-
-def test_the_help_has_the_figures_of_the_sizes(capsys):
-    main(["bench", "run", "--help"])
-    text = " ".join(capsys.readouterr().out.replace("│", "").split())
-
-    assert (
-        f"three classes, {QUICK_SIZE.prompts_per_class} prompts of each, {QUICK_SIZE.max_tokens}"
-        " tokens" in text
-    )
-    assert f"(default: {DEFAULT_SIZE.prompts_per_class}; of a file, all)" in text
-    assert f"(default: {DEFAULT_SIZE.max_tokens}; of a file, what it states)" in text
-    assert f"requests at once (default: {DEFAULT_SIZE.concurrency[0]})" in text
-    assert f"(default: {FEWEST_ROUNDS}, or the number of starts if higher;" in text

@@ -40,22 +40,15 @@ def test_with_json_an_external_fault_is_a_document(specs, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out) == sentence
 
 
-@pytest.mark.parametrize("name", ["x" * 31, "a/b", "", "gitops", "a\n"])
+@pytest.mark.parametrize("name", ["x" * 31, "a/b", "gitops"])
 def test_new_refuses_a_name_that_is_no_label(tmp_path, name):
     assert main(["new", name, *folders(tmp_path)]) == 2
 
 
-@pytest.mark.parametrize("command", ["show", "check"])
-def test_what_has_no_price_is_named_in_the_same_line(specs, capsys, command):
-    main([command, "dev-trn2-3xlarge", *folders(specs)])
+def test_what_has_no_price_is_named_in_the_same_line(specs, capsys):
+    main(["show", "dev-trn2-3xlarge", *folders(specs)])
     text = " ".join(capsys.readouterr().out.split())
     assert re.search(r"parked:? \d+\.\d\d USD.* \+ nodes, NAT: no price for ap-southeast-4", text)
-
-
-def test_the_document_names_what_has_no_price(specs, capsys):
-    main(["show", "dev-trn2-3xlarge", "--json", *folders(specs)])
-    (document,) = json.loads(capsys.readouterr().out)["environments"]
-    assert document["parked"]["no_price_for"] == ["nodes", "NAT"]
 
 
 def test_show_tells_the_cdk_where_files_outside_the_repository_are(specs, capsys):
@@ -89,27 +82,19 @@ def test_images_with_strict_gives_1_while_an_image_is_unpinned(specs):
     assert main(["images", "--strict", *folders(specs)]) == 1
 
 
-def test_render_check_gives_1_for_a_stale_folder_alone(specs, tmp_path):
+def test_a_stale_folder_is_found_and_told_when_it_is_rendered(specs, tmp_path, capsys):
     command = ["render", "dev-trn2-3xlarge", "--out", str(tmp_path / "out"), *folders(specs)]
     main(command)
-    assert main([*command, "--check"]) == 0
-    next((tmp_path / "out").rglob("serve.yaml")).write_text("stale")
-    assert main([*command, "--check"]) == 1
-
-
-def test_render_says_what_it_wrote_and_what_it_removed(specs, tmp_path, capsys):
-    command = ["render", "dev-trn2-3xlarge", "--out", str(tmp_path / "out"), *folders(specs)]
-    main(command)
+    codes = [main([*command, "--check"])]
     (tmp_path / "out" / "dev-trn2-3xlarge" / "extra.yaml").write_text("a: 1")
     next((tmp_path / "out").rglob("serve.yaml")).write_text("stale")
+    codes.append(main([*command, "--check"]))
     capsys.readouterr()
 
     main(command)
 
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[:-1]] == [
-        "wrote",
-        "removed",
-    ]
+    lines = capsys.readouterr().out.splitlines()
+    assert (codes, [line.split()[0] for line in lines[:-1]]) == ([0, 1], ["wrote", "removed"])
 
 
 def test_render_of_a_new_experiment_says_to_deploy_workloads(specs, tmp_path, capsys):

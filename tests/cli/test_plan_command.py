@@ -21,12 +21,6 @@ def run(*words):
     return main([*words, *folders(ROOT)])
 
 
-def test_a_tpot_gives_a_range_of_a_factor_of_two(capsys):
-    assert run(*PLAN, "--tpot", "20", "--json") == 0
-    cells = json.loads(capsys.readouterr().out)["cells"]
-    assert [cell["high"] / cell["low"] for cell in cells] == pytest.approx([2.0] * 5)
-
-
 def test_a_load_above_the_published_has_no_figure(capsys):
     assert run(*PLAN, "--tpot", "20", "--concurrency", "1,4") == 0
     text = " ".join(capsys.readouterr().out.split())
@@ -81,14 +75,6 @@ def test_a_plan_recommends_only_what_it_knows(flags, advice, capsys):
     assert read_advice(capsys).startswith(advice)
 
 
-def test_drafts_of_which_nothing_is_known_are_one_row(capsys):
-    run(*DRAFTS, "--json")
-
-    document = json.loads(capsys.readouterr().out)
-    assert {tuple(cell["drafts"]) for cell in document["cells"]} == {(SMALL, LARGE)}
-    assert document["indistinguishable"] == [[SMALL, LARGE]]
-
-
 def test_an_unknown_draft_beside_a_known_one_is_named(capsys):
     run(*DRAFTS, "--acceptance", "Qwen3-0.6B=0.9", "--tpot", "30")
     assert f"Nothing is known of {LARGE}: it may be better." in read_advice(capsys)
@@ -107,13 +93,6 @@ def test_missing_figures_come_with_the_way_to_them(capsys):
 def test_nothing_is_missing_where_both_figures_are_given(capsys):
     run(*PLAN, "--acceptance", "0.8", "--cost", "0.1", "--json")
     assert json.loads(capsys.readouterr().out)["deciding"] == []
-
-
-def test_shares_by_position_give_the_tokens_of_a_step(capsys):
-    run(*PLAN, "--acceptance", "0.8,0.6,0.5", "--window", "4", "--json")
-
-    (cell,) = json.loads(capsys.readouterr().out)["cells"]
-    assert cell["tokens"] == pytest.approx(1 + 0.8 + 0.6 + 0.5)
 
 
 def test_without_an_environment_an_illegal_experiment_is_refused(capsys, tmp_path):
@@ -208,25 +187,10 @@ def test_a_run_without_counters_is_refused(write_run, capsys):
     assert "the run counted no acceptance of self-draft" in capsys.readouterr().err
 
 
-def test_a_run_that_names_no_draft_is_refused(write_run, capsys):
-    folder = write_run()
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["arms"][1]["speculation"] = None
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    assert run(*NATIVE, "--from", str(folder)) == 2
-    assert "which arm drafts with which window" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("figure", ["acceptance", "cost"])
 def test_what_a_run_gives_is_not_given_again(figure, write_run, capsys):
     assert run(*NATIVE, "--from", str(write_run()), f"--{figure}", "0.5") == 2
     assert f"a run gives the {figure} of" in capsys.readouterr().err
-
-
-def test_two_runs_of_one_draft_are_refused(write_run, capsys):
-    folder = str(write_run())
-    assert run(*NATIVE, "--from", folder, "--from", folder) == 2
-    assert "two runs give figures of" in capsys.readouterr().err
 
 
 def test_the_page_of_a_simulated_run_says_so(write_run, tmp_path):

@@ -107,19 +107,6 @@ def test_a_closed_pipe_before_an_act_gives_3(words, code, monkeypatch):
     assert main(words.split()) == code
 
 
-@pytest.mark.parametrize("words", [["stop", "--env", "nobody"]], ids=str)
-def test_a_refusal_that_nobody_reads_keeps_its_exit_code(words):
-    reader, writer = os.pipe()
-    os.close(reader)
-    assert (
-        subprocess.run(
-            [*TANDEM, *words], cwd=ROOT, stdout=writer, stderr=writer, check=False
-        ).returncode
-        == 2
-    )
-    os.close(writer)
-
-
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [(["stop", "--env", "nobody"], 2, b"file not found")],

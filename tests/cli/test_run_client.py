@@ -25,8 +25,7 @@ from tandem.errors import ExternalError, InputError
 from tandem.ops.faults import AccessDeniedError
 from tandem.run.jobs import name_job
 from tandem.run.run_client import RunClient
-from tandem.run.run_keys import RUNNER_KEY, answer_key, log_key, run_record_key, step_key
-from tandem.run.run_values import RequestAnswer
+from tandem.run.run_keys import RUNNER_KEY, run_record_key, step_key
 
 pytestmark = pytest.mark.endpoint
 HOUR = timedelta(hours=1)
@@ -62,14 +61,6 @@ def test_too_large_a_request_is_not_written(client, fleet):
     assert list_keys(fleet, "requests/") == []
 
 
-def test_an_answer_is_read_once_the_runner_wrote_it(client, fleet):
-    key = client.write_request(make_request(), RUN)
-    before = client.read_answer(key)
-    answer = RequestAnswer(is_accepted=False, at=moment(1), reason="why", change="what")
-    put_value(fleet, answer_key(key), answer)
-    assert (before, client.read_answer(key)) == (None, answer)
-
-
 def test_runs_are_listed_newest_first(client, fleet):
     for number, run in enumerate(("b", "c", "a")):
         put_run(fleet, make_record(fleet, run, started_at=moment(number)))
@@ -79,7 +70,7 @@ def test_runs_are_listed_newest_first(client, fleet):
     assert ([record.run for record in records], unread) == (["a", "c", "b"], {})
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"schema": 1}', b"\xff\xfe"])
+@pytest.mark.parametrize("body", [b"{", b'{"schema": 1}', b"\xff\xfe"])
 def test_an_object_that_is_not_understood_is_a_sentence(body, client, fleet):
     put_run(fleet, make_record(fleet, "good"))
     for key in (run_record_key(RUN), step_key("good", 0, "stage"), RUNNER_KEY):
@@ -91,24 +82,17 @@ def test_an_object_that_is_not_understood_is_a_sentence(body, client, fleet):
     assert ([record.run for record in records], list(unread)) == (["good"], [RUN])
 
 
-@pytest.mark.parametrize(
-    ("body", "schema"),
-    [
-        (b'{"schema": 2}', "schema 2"),
-    ],
-)
-def test_an_object_of_another_schema_is_refused_with_both(body, schema, client, fleet):
-    put_value(fleet, run_record_key(RUN), body)
+def test_an_object_of_another_schema_is_refused_with_both(client, fleet):
+    put_value(fleet, run_record_key(RUN), b'{"schema": 2}')
     with pytest.raises(
-        ExternalError, match=f"it has {schema}; this version of Tandem reads schema 1"
+        ExternalError, match="it has schema 2; this version of Tandem reads schema 1"
     ):
         client.read_run(RUN)
 
 
-@pytest.mark.parametrize("run", ["none-such", "../other", ""])
-def test_an_unknown_run_is_refused_with_the_listing_command(run, client, fleet):
+def test_an_unknown_run_is_refused_with_the_listing_command(client, fleet):
     with pytest.raises(InputError, match=f"tandem runs --env {fleet.name}"):
-        client.read_run(run)
+        client.read_run("none-such")
 
 
 def test_steps_that_have_ended_are_read_once(client, fleet, proxy):
@@ -193,14 +177,3 @@ def test_cloudwatch_has_the_lines_of_a_steps_jobs_alone(client, fleet):
     lines = client.read_pod_logs(RUN, now - HOUR, now + HOUR, {job})
 
     assert [line.text for line in lines] == ["65 GB"]
-
-
-def test_tails_are_of_the_jobs_in_question(client, fleet):
-    job = name_job(RUN, "stage-x", 1)
-    put_value(fleet, log_key(RUN, job), b"== pod stage\n65 GB \xff\n")
-    lines = list(client.read_tails(RUN, None))
-    assert [(line.at, line.pod, line.text) for line in lines] == [
-        (None, job, "== pod stage"),
-        (None, job, "65 GB \ufffd"),
-    ]
-    assert list(client.read_tails(RUN, {name_job(RUN, "stage-x", 2)})) == []

@@ -54,32 +54,6 @@ def test_an_unreadable_run_hides_no_other(fleet, capsys):
     )
 
 
-@pytest.mark.parametrize(
-    ("state", "code"),
-    [("void", 4), ("waiting", 1), ("failed", 3)],
-)
-def test_show_has_steps_cost_reason_and_the_next_command(state, code, fleet, capsys):
-    steps = (
-        make_step(0, "preflight", note="fine"),
-        make_step(1, "stage", "running", note="0 of 2 models"),
-    )
-    put_run(
-        fleet, make_record(fleet, state=state, reason="the reason", cancelled_by="AIDAOTHER"), steps
-    )
-    assert tandem(fleet, f"runs show {RUN}") == code
-    out = capsys.readouterr().out
-    for part in (
-        "requested by AIDAEXAMPLE",
-        "cancelled by AIDAOTHER",
-        "preflight",
-        "0 of 2 models",
-        "the reason",
-        "60 node-minutes, 35.76 USD",
-        "  next      tandem r",
-    ):
-        assert part in out
-
-
 def test_show_says_where_awss_node_time_is_unknown(fleet, capsys):
     record = make_record(fleet, state="judged")
     lease = msgspec.structs.replace(record.leases[0], doubt="the node group is gone")
@@ -145,17 +119,6 @@ def test_a_step_without_jobs_has_no_log(fleet, capsys):
     err = capsys.readouterr().err
     assert "step stage ran no Job, so it has no log" in err
     assert "0 lines" in err
-
-
-def test_a_steps_log_is_that_of_its_jobs(fleet, capsys):
-    put_logged_run(fleet)
-    put_value(fleet, log_key(RUN, name_job(RUN, "compile-x", 1)), b"out of memory\n")
-    put_value(fleet, log_key(RUN, name_job(RUN, "stage-x", 1)), b"65 GB\n")
-
-    tandem(fleet, f"runs logs {RUN}", "--step", "compile")
-
-    out = capsys.readouterr().out
-    assert ("out of memory" in out, "65 GB" in out) == (True, False)
 
 
 def test_logs_come_from_the_bucket_where_cloudwatch_has_none(fleet, capsys):

@@ -58,7 +58,3 @@ def test_the_exit_code_is_that_of_the_command(alone, tmp_path):
         )
         == 3
     )
-
-
-def test_an_unknown_exit_code_becomes_3(alone):
-    assert alone("sh", "-c", "exit 77") == 3

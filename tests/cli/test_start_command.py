@@ -108,17 +108,6 @@ class Somebody:
         return self.answer
 
 
-def test_json_of_a_declined_start_is_a_document(fleet, capsys, monkeypatch):
-    monkeypatch.setattr("sys.stdin", Somebody("n\n"))
-    code = fleet.tandem("start", "--hours", "2", "--json")
-    out, err = capsys.readouterr()
-    assert (code, json.loads(out)["raised"], "USD at most" in err.partition("start it?")[0]) == (
-        1,
-        False,
-        True,
-    )
-
-
 @pytest.mark.parametrize(("answer", "code", "states"), [("y\n", 0, ["running"]), ("\n", 1, [])])
 def test_a_question_is_asked_of_whoever_is_there(answer, code, states, fleet, monkeypatch):
     monkeypatch.setattr("sys.stdin", Somebody(answer))
