@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from real_table import Run, contradictions, seen
 
 from tandem.bench.records.counters import CounterChange
 from tandem.bench.records.record import split_chunks
-from tandem.errors import InputError
 
 RECORDED = Path(__file__).parent / "real_run"
 WINDOWS = {"base": 0, "ngram": 7}
@@ -74,18 +72,6 @@ def test_llmperfs_definition_hides_what_speculation_gives(run):
     base = seen(run.of("base"))
     ngram = seen(run.of("ngram"))
     assert base.llmperf_ms / ngram.llmperf_ms < base.tpot_ms / ngram.tpot_ms
-
-
-def test_a_run_without_running_usage_is_refused(tmp_path):
-    shutil.copytree(RECORDED / "ngram", tmp_path / "ngram")
-    records = tmp_path / "ngram" / "records.jsonl"
-    lines = [json.loads(line) for line in records.read_text().splitlines()]
-    for line in lines:
-        line["chunk_tokens"] = [None for _ in line["chunk_tokens"]]
-    records.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-
-    with pytest.raises(InputError, match="no turn has both counters and running usage"):
-        real_table.read(tmp_path / "ngram", WINDOWS)
 
 
 def test_a_busy_machine_is_refused_before_anything_is_installed(monkeypatch, capsys):

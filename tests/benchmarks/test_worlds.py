@@ -37,11 +37,6 @@ def test_no_report_of_equal_servers_has_a_false_word(name: str) -> None:
     assert [report.false_words for report in judge_world(name)] == [()] * 4
 
 
-def test_gain_of_a_fifth_is_called_faster_at_the_defaults() -> None:
-    reports = judge_world("true 1.2, prompts 20 %", DEFAULT_SHAPE, seeds=3)
-    assert [report.word.startswith("faster") for report in reports] == [True] * 3
-
-
 def test_pooled_interval_holds_the_truth() -> None:
     reports = judge_world("true 1.5, prompts 20 %", seeds=6)
     assert sum(bool(report.is_covered) for report in reports) >= 5
@@ -88,15 +83,6 @@ def test_gain_found_in_90_of_100_reports_misses_the_promise() -> None:
     faster = [summary(word="faster (one server start; restarts not tested)")]
     assert misses("true 1.2, prompts 20 %", *faster * 90, *[summary()] * 10)
     assert not misses("true 1.2, prompts 20 %", *faster * 96, *[summary()] * 4)
-
-
-def test_pooled_interval_that_misses_a_gain_too_often_misses_the_promise() -> None:
-    faster = [summary(word="faster (one server start; restarts not tested)")]
-    misses_truth = [
-        summary(word="faster (one server start; restarts not tested)", is_covered=False)
-    ]
-    assert misses("true 1.2, prompts 20 %", *faster * 170, *misses_truth * 30)
-    assert not misses("true 1.2, prompts 20 %", *faster * 19, *misses_truth)
 
 
 @pytest.mark.proof

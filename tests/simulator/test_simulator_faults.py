@@ -195,13 +195,3 @@ def test_a_fault_of_a_class_leaves_the_others_alone():
     knobs = SimulatorSettings(faults=(FaultSettings(kind="stall", rate=1.0, classes=("copy",)),))
     assert select_fault(knobs, 1, "copy") is not None
     assert select_fault(knobs, 1, "default") is None
-
-
-def test_a_request_meets_the_first_fault_that_takes_it():
-    knobs = SimulatorSettings(
-        faults=(FaultSettings(kind="drop", requests=(2,)), FaultSettings(kind="stall", rate=1.0))
-    )
-    assert [getattr(select_fault(knobs, number, "default"), "kind", None) for number in (1, 2)] == [
-        "stall",
-        "drop",
-    ]

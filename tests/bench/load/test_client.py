@@ -153,15 +153,6 @@ def test_no_connection_is_a_word_with_the_address(url, detail):
     assert str(reply.error_detail).startswith(detail)
 
 
-def test_what_came_before_a_connection_broke_is_kept():
-    came = come(asking(offers=EVERYTHING), fault="reset", fault_at=3)
-    assert (came.answer.error, came.answer.completion_tokens, came.answer.text) == (
-        "closed",
-        3,
-        " the quick brown",
-    )
-
-
 # Interrupted
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
 
 import pytest
 from recordings import RECORDINGS, REFUSALS, Recording, recorded
 
-from tandem.bench.load.answer import has_running_usage, has_tokens, parse_answer
+from tandem.bench.load.answer import has_running_usage, parse_answer
 from tandem.bench.records.record import RequestRecord
 
 LLAMA_CPP = ("foreign/llama_cpp_plain", "foreign/llama_cpp_ngram")
@@ -100,19 +99,6 @@ def test_half_a_character_is_a_chunk_without_text():
     assert halves
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
-def test_the_first_output_is_seen_with_its_event(name):
-    reply = dataclasses.replace(recorded(name).reply, reads=[])
-    first = next(chunk.at_s for chunk in answered(name).chunks if chunk.bears_tokens)
-
-    for read in recorded(name).reads:
-        reply.reads.append(read)
-        if has_tokens(reply):
-            break
-
-    assert reply.reads[-1][0] / 1e9 == pytest.approx(first)
-
-
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_refusal_says_its_status_and_what_the_server_said(name):
     recording = recorded(name)
@@ -142,20 +128,3 @@ def test_usage_counts_one_token_for_each_text_event(name, tokens, finish):
         "usage": 1,
     }
     assert {chunk.tokens for chunk in answer.chunks} == {None}
-
-
-def test_mock_llm_ends_with_text_and_without_usage():
-    answer = answered("foreign/mock_llm")
-    assert [(chunk.kind, chunk.tokens) for chunk in answer.chunks] == [("text", None)] * 7
-    assert (answer.completion_tokens, answer.counted_by, answer.finish_reason) == (
-        None,
-        None,
-        "stop",
-    )
-    assert answer.text == "Repeat: one two three one two three one two three"
-
-
-def test_litellm_gives_usage_beside_an_empty_delta_and_it_counts():
-    answer = answered("foreign/litellm")
-    assert [chunk.kind for chunk in answer.chunks][-2:] == ["end", "empty"]
-    assert (answer.completion_tokens, answer.counted_by, answer.error) == (26, "usage", None)

@@ -12,7 +12,6 @@ from running import QUICK, measure, until
 
 from tandem.bench.load import answer
 from tandem.bench.load.client import CompletionClient
-from tandem.bench.load.probe import probe_server
 from tandem.bench.load.reply import ServerReply
 
 
@@ -68,16 +67,6 @@ def test_an_interrupted_client_asks_no_more():
     reply, count = run(interrupt, Schedule(fault="close_on_reuse", pause_ms=500), limit=1)
 
     assert (reply.error, reply.reconnects, count) == ("interrupted", 0, 1)
-
-
-def test_the_probe_says_how_the_server_names_itself():
-    async def probe(client: CompletionClient, server: Server) -> tuple[str | None, str | None]:
-        server.models[0]["owned_by"] = "owner"
-        server.name = "independent/1.0"
-        arm = (await probe_server(client)).arm
-        return arm.owned_by, arm.server_header
-
-    assert run(probe) == ("owner", "independent/1.0")
 
 
 @pytest.mark.parametrize("fault", ["close_after_stream", "close_on_reuse"])

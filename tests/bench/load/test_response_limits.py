@@ -67,8 +67,7 @@ def ask_server(server: PlainServer, max_tokens: int = 16) -> tuple[ServerReply, 
 # Pages
 
 
-@pytest.mark.parametrize("is_gzip", [False, True])
-@pytest.mark.parametrize("excess_bytes", [0, 1])
+@pytest.mark.parametrize(("excess_bytes", "is_gzip"), [(0, False), (1, False), (1, True)])
 def test_a_metrics_page_is_read_up_to_its_limit(excess_bytes, is_gzip):
     size = METRICS_BYTES + excess_bytes
     body = (COUNTER + (b"# " + b"x" * 253 + b"\n") * (size // 256 - 1)).ljust(size, b"\n")

@@ -57,9 +57,9 @@ def test_a_stream_cut_anywhere_gives_the_same_events(name):
     generator = random.Random(SEED)  # noqa: S311
     assert complete if name != "FORMS" else complete == EVENTS
 
-    for at in range(len(stream) + 1) if len(stream) < 10_000 else ():
+    for at in range(len(stream) + 1) if name == "FORMS" else ():
         assert split(stream[:at], stream[at:]) == complete, at
-    for _ in range(50):
+    for _ in range(20):
         cuts = sorted(generator.choices(range(len(stream) + 1), k=generator.randint(1, 60)))
         pieces = [
             stream[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)
