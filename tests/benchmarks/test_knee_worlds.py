@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from knee import WORLDS, check_estimate, search_knees
 
-RUNS = 6
+RUNS = 3
 TRUTHS = (3.78, 6.50)
 
 

@@ -176,25 +176,10 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
         0,
         "the clock of the records runs backwards, first at records.jsonl:31",
     ),
-    "requests that end before they begin": (
-        lambda run: run.change(run.of(), end_s=-1.0),
-        0,
-        "NO EVIDENCE",
-    ),
-    "two baselines": (
-        lambda run: run.manifest["arms"][1].update(role="baseline"),
-        0,
-        "spec against base: FASTER",
-    ),
     "an arm that the manifest lacks": (
         lambda run: run.change(run.of("spec", "chat"), arm="ghost"),
         0,
         "the manifest names no arm ghost: nothing is known of it but its records",
-    ),
-    "a load that is not known": (
-        lambda run: run.change(run.of(), concurrency=None),
-        0,
-        "a load that is not known",
     ),
     "no record": (
         lambda run: run.files.update({"records.jsonl": b""}),
@@ -229,11 +214,6 @@ REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
         "records.jsonl:8",
         "restore the line from a copy",
     ),
-    "half a character": (
-        lambda run: run.rows[4].update(text="\ud800"),
-        "records.jsonl:5",
-        "JSON is malformed",
-    ),
     "rubbish among counters": (
         lambda run: run.files.update({"counters.jsonl": b"rubbish\n"}),
         "counters.jsonl:1",
@@ -248,11 +228,6 @@ REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
         lambda run: (run.drop(run.of("spec")), run.manifest["arms"][1].update(name="base#2")),
         "run/manifest.json",
         "no arm can be held against base: every other arm has its name or that of its control",
-    ),
-    "a tokenizer that is none": (
-        lambda run: run.flags.extend(["--tokenizer", str(run.folder / "manifest.json")]),
-        "manifest.json",
-        "it is no tokenizer",
     ),
 }
 

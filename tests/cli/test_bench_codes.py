@@ -14,7 +14,6 @@ pytestmark = [
     pytest.mark.usefixtures("no_page", "busy"),
 ]
 FAILS = '#schedule {"fault": "status", "status": 500}'
-DROPS = '#schedule {"fault": "drop", "fault_at": 1}'
 ENDLESS = '#schedule {"fault": "endless", "fault_at": 1}'
 NO_USAGE = '#schedule {"fault": "no_usage"}'
 
@@ -50,15 +49,6 @@ def test_a_run_ends_with_what_became_of_its_requests(pair, tmp_path, prompts, co
     flags = pair.flags(tmp_path, prompts, "--max-tokens", "8")
     assert main([*flags, "--out", str(tmp_path / "out")]) == code
     assert len(records(tmp_path / "out")) == 2 * sum(map(len, prompts.values()))
-
-
-def test_a_placement_stands_in_every_record_and_in_the_manifest(finished):
-    arms = json.loads((finished / "manifest.json").read_text())["arms"]
-    assert {(record["arm"], record["placement"]) for record in records(finished)} == {
-        ("a", "first-half"),
-        ("b", "second-half"),
-    }
-    assert [arm["placement"] for arm in arms] == ["first-half", "second-half"]
 
 
 def test_standard_output_has_the_verdict_alone(pair, tmp_path, capsys):

@@ -104,17 +104,6 @@ def test_own_task_decides():
     assert (1 - MAX_UNANSWERED) * len(load_items(OWN_TASK)) >= FEWEST_ITEMS
 
 
-def test_every_own_answer_is_the_sum_of_its_prompt():
-    for item in load_items(OWN_TASK):
-        first, second = (
-            int(word)
-            for word in item.prompt.split()
-            if word.strip("?").isdigit()
-            for word in [word.strip("?")]
-        )
-        assert item.answer == str(first + second)
-
-
 def test_samples_of_lm_eval_are_rows_of_their_arms(run_folder, tmp_path):
     words = []
     for arm in ("base", "spec"):

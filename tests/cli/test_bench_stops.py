@@ -193,7 +193,6 @@ def finished(pair, tmp_path_factory):
     ("more", "said"),
     [
         (("--seed", "7"), "seed was 0 when this run began and is 7 now"),
-        (("--rate", "2.5"), "concurrency was [2] when this run began and is [] now"),
         (("--warm-up", "3"), "--warm-up was 0 when this run began and is 3 now"),
         (("--quick", "--rounds", "4"), "--quick was not given when this run began"),
     ],
@@ -215,13 +214,6 @@ def test_resume_alone_goes_on_from_any_folder(flags, tmp_path, monkeypatch):
 
     assert (code, len(records(out))) == (0, PLANNED)
     assert {record["placement"] for record in records(out)} == {None}
-
-
-def test_a_run_is_not_resumed_with_another_server(finished, capsys):
-    flags, out = finished
-    other_flags = [part.replace("/v1", "") if part.startswith("b=") else part for part in flags]
-    assert main([*other_flags, "--resume", str(out)]) == 2
-    assert "arms[b].url was " in capsys.readouterr().err
 
 
 def test_a_finished_run_that_is_resumed_sends_nothing(finished, pair):

@@ -36,15 +36,6 @@ DRAFTS = {
 }
 
 
-V0_ARMS = (measured.arm("base", role="baseline"), measured.arm("spec", runtime="nxdi-v0"))
-V0_PAGE = {
-    "generation_tokens": 6.0,
-    "request_tokens_sum": 16.0,
-    "requests_finished": 2.0,
-    "first_tokens": 2.0,
-}
-
-
 def turn(counted: dict[str, float] | None, **changes: object) -> list[MetricsScrape]:
     """The scrapes around one turn of `spec`."""
     fields = {"at_s": 1.0, "arm": "spec", "class_": "repeat", "concurrency": 4, **changes}
@@ -152,24 +143,6 @@ def test_counters_that_hold_more_than_the_records_are_doubted(tmp_path):
         "another client asked it"
         in found(tmp_path / "all", turn(more, class_=None))["spec", "all"].sentence
     )
-
-
-def test_v0_has_none_of_a_turn_with_a_failure(tmp_path):
-    records = [
-        measured.record(request_id=name, arm=arm, prompt_id=f"p{name}")
-        for name, arm in (("0", "base"), ("1", "spec"), ("2", "spec"))
-    ]
-
-    complete = found(tmp_path / "whole", turn(V0_PAGE), records, arms=V0_ARMS)["spec", "repeat"]
-    cut = found(
-        tmp_path / "cut",
-        turn(V0_PAGE),
-        [*records, measured.failed(request_id="3", arm="spec")],
-        arms=V0_ARMS,
-    )
-
-    assert (complete.method, complete.acceptance_length) == ("steps of the counters", 14 / 4)
-    assert cut["spec", "repeat"].method == "tokens per chunk"
 
 
 def test_a_real_vllm_has_the_figures_of_its_summary():

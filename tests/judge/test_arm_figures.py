@@ -32,18 +32,6 @@ def test_requests_per_second_are_of_busy_time():
     assert spec.requests_per_s == pytest.approx(1.0)
 
 
-def test_percentiles_are_of_answered_requests():
-    requests = [
-        ask(ttft_ms=100.0),
-        ask(ttft_ms=200.0),
-        ask(ttft_ms=300.0),
-        ask(error="closed", ttft_ms=9.0),
-    ]
-    (base,) = measure_arms(observed(requests), RunControls())
-    assert base.ttft_p50_ms == pytest.approx(200.0)
-    assert base.ttft_p99_ms == pytest.approx(298.0)
-
-
 def test_each_load_has_its_figures_and_the_servers_address():
     requests = [ask(concurrency=1), ask(concurrency=8), ask("spec", concurrency=8)]
     figures = measure_arms(observed(requests), RunControls())

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from observed import Asked, headline, judge_cells, observed
+from observed import Asked, headline, observed
 
 from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge.comparability import (
@@ -18,7 +18,6 @@ from tandem.judge.comparability import (
     is_more_frequent,
 )
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.schema import RunControls
 
 
 @pytest.mark.parametrize(
@@ -29,11 +28,10 @@ from tandem.judge.schema import RunControls
         ((5, 200, 0, 200), False),  # 0.0304
         ((2, 40, 0, 40), True),  # 5 points more
         ((2, 41, 0, 41), False),
-        ((1, 4, 0, 4), False),  # one failure is no pattern
         ((8, 40, 6, 40), True),
         ((7, 40, 6, 40), False),
+        ((1, 4, 0, 4), False),  # one failure is no pattern
         ((6, 40, 8, 40), False),  # fewer
-        ((30, 30, 0, 0), False),
     ],
 )
 def test_failing_more_often_is_more_than_chance_or_far_more(counts, result):
@@ -86,13 +84,6 @@ def test_failures_that_no_class_shows_alone_bar_all_of_them():
     }
 
 
-def test_survivors_of_a_class_bar_all_without_other_failures():
-    counts = CellFailures(
-        request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [0, 0]])
-    )
-    assert counts.find_bias([0, 1]) == FailureBias(FailureCounts(40, 0, 40, 2), 0)
-
-
 def test_survivors_bar_nothing_where_both_arms_fail():
     counts = CellFailures(
         request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [2, 0]])
@@ -129,13 +120,6 @@ def test_a_variant_does_not_win_where_neither_arm_gives_text(word):
         " spec and 48 of 48 answers of base are empty or garbage, and a speed is worth nothing"
         " where the text is none."
     )
-
-
-def test_no_cell_is_called_where_neither_arm_gives_text():
-    seen = check_content("garbage", "garbage")
-    assert {cell.verdict for cell in judge_cells(seen, RunControls(), margin=0.05)} == {
-        "no evidence"
-    }
 
 
 @pytest.mark.parametrize(("of", "bars"), [(6, False), (7, True)])

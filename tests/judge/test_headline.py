@@ -12,7 +12,6 @@ from observed import (
     STEADY,
     Asked,
     headline,
-    judge_cells,
     observed,
     table,
     with_figures,
@@ -124,13 +123,6 @@ def test_a_failed_control_voids_whatever_was_found():
         verdict_line.same,
         verdict_line.undecided,
     ) == ((), (), (), ())
-
-
-def test_no_cell_of_a_void_run_is_called():
-    seen = run(a=2.0)
-    cells = judge_cells(seen, RunControls(void=("drift",)), margin=MARGIN)
-    assert {(cell.verdict, cell.why) for cell in cells} == {("no evidence", "void: drift")}
-    assert all(cell.speed_up is not None for cell in cells)
 
 
 def failing(share, arm="spec"):

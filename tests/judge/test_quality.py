@@ -124,11 +124,6 @@ def test_items_without_groups_are_told_as_independent():
     assert (quality.groups, quality.limits) == (2, (INDEPENDENT,))
 
 
-def test_items_with_groups_have_no_such_limit():
-    quality = judge_rows(list_rows(["one", "two", "three"], groups=["a", "a", "b"]))
-    assert (quality.items, quality.groups, quality.limits) == (3, 2, ())
-
-
 def test_the_items_without_a_group_are_counted():
     quality = judge_rows(list_rows(["one", "two", "three"], groups=["a", "a", ""]))
     assert quality.limits == ("taken as independent: 1 item without a group",)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
 import pytest
 from observed import (
     EQUAL,
@@ -194,13 +193,9 @@ DIFFERS = (
     [
         (EQUAL, (), "the same"),
         (EQUAL, ("same",), "the same"),
-        (EQUAL, ("no evidence",), "the same"),
         (EQUAL, ("worse",), "not the same"),
-        (EQUAL, ("same", "worse"), "not the same"),
         (DIFFERS, ("same",), "same quality"),
-        (DIFFERS, ("better", "same"), "same quality"),
         (DIFFERS, ("no evidence",), "not the same"),
-        (DIFFERS, ("same", "no evidence"), "not the same"),
         (UNSHOWN, ("same",), "same quality"),
         (UNSHOWN, ("no evidence",), "not shown"),
         ((), ("same",), "same quality"),
@@ -219,19 +214,3 @@ def test_same_quality_is_in_the_word_and_green():
 def test_task_that_is_not_the_same_is_a_reason():
     verdict_line = headline(twice_as_fast(), quality=find_quality("worse"))
     assert "quality of task-0: worse: a reason." in verdict_line.reasons
-
-
-def test_noise_of_rounds_is_pooled_over_classes():
-    truth = Truth(
-        ratio={"spec": dict.fromkeys("abcdefgh", 1.0)},
-        prompts=8,
-        spread=0.0,
-        start=0.05,
-        told=False,
-    )
-    widths = [
-        cell.speed_up.high / cell.speed_up.low
-        for cell in judge_cells(drawn(truth, 3), RunControls(), margin=MARGIN)
-        if cell.metric == "e2e_ms"
-    ]
-    assert sum(np.isclose(np.log(widths), np.median(np.log(widths)), rtol=0.1)) >= 6

@@ -266,21 +266,6 @@ def test_the_best_class_answers_up_to_three_times(ratio, word):
     assert answer("C1", *cells, seen=of_the_post()).answer == word
 
 
-def test_the_best_of_many_classes_needs_a_wider_interval():
-    best = cell("json", "tpot_ms", "faster", (3.2, 2.87, 3.57))
-    others = [same(f"class-{number}", "tpot_ms") for number in range(100)]
-    assert answer("C1", best, seen=of_the_post()).answer == "confirmed"
-    assert answer("C1", best, *others, seen=of_the_post()).answer == "no evidence"
-
-
-def test_one_prompt_without_an_interval_bars_a_contradiction():
-    ten = [cell(name, "tpot_ms", "faster", (2.0, 1.8, 2.2)) for name in ("json", "report")]
-    single = cell("own", "tpot_ms", "no evidence", prompts=1, speed_up=RatioEstimate(value=3.2))
-    assert answer("C1", *ten, seen=of_the_post()).answer == "contradicted"
-    claim = answer("C1", *ten, single, seen=of_the_post())
-    assert claim.answer == "no evidence"
-
-
 @pytest.mark.parametrize(
     ("rounds", "word"), [(FEWEST_ROUNDS - 1, "no evidence"), (FEWEST_ROUNDS, "contradicted")]
 )

@@ -138,13 +138,6 @@ def test_a_line_over_time_breaks_where_nothing_was_asked(measured):
     assert chart.spec(FULL_PX)["layer"][0]["encoding"]["detail"] == {"field": "part"}
 
 
-def test_a_line_over_rare_requests_is_whole():
-    at_s = np.arange(0.0, 900.0, 100.0)
-    line = time_series._ChartLine("open, base", np.ones(9, dtype=bool), 0, 0)
-    points = time_series._compute_medians(line, np.ones(9), at_s, 5)
-    assert [point["part"] for point in points] == [0] * 9
-
-
 def test_acceptance_is_drawn_of_speculating_arms_alone(verdict):
     section = acceptance.build_acceptance_section(verdict)
     assert {row["arm"] for row in rows(charts(section)["acceptance-length"])} == {example.VARIANT}

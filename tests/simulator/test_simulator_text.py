@@ -15,8 +15,6 @@ from tandem.simulator.response_plan import ResponsePlan, plan_response
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 from tandem.simulator.text_generator import END_ID
 
-PROMPT = Prompt(id="p", class_="default", prompt="Say something.")
-
 
 def asked(
     api: str = "chat", knobs: SimulatorSettings | None = None, **more: Any
@@ -143,13 +141,6 @@ def test_the_first_class_that_a_prompt_matches_is_its():
     assert script(knobs).class_ == "copy"
     assert script(knobs, messages=[{"role": "user", "content": "Say it"}]).class_ == "late"
     assert script(knobs, messages=[{"role": "user", "content": "Well"}]).class_ == "default"
-
-
-@pytest.mark.parametrize("tokens", [40, 600])
-@pytest.mark.parametrize("number", range(5))
-def test_the_content_check_calls_the_prose_content(number, tokens):
-    answer = script(of_length(tokens), messages=[{"role": "user", "content": f"Question {number}"}])
-    assert check_content(PROMPT, shown(answer), "stop") == "ok"
 
 
 @pytest.mark.parametrize("tokens", [20, 600])

@@ -102,15 +102,11 @@ def test_an_older_vllm_has_no_token_ids(old):
     ("body", "status", "says"),
     [
         (b"{", 400, "JSON"),
-        (b"[]", 400, "object"),
         ({"model": "other", "messages": [{"role": "user", "content": "x"}]}, 404, "other"),
         ({"messages": []}, 400, "messages"),
-        ({"messages": "x"}, 400, "messages"),
         (chat(max_tokens=0), 400, "max_tokens"),
-        (chat(max_tokens="many"), 400, "max_tokens"),
         (chat(max_tokens=5000), 400, "max_model_len"),
         (chat("word " * 5000), 400, "4096"),
-        (chat(temperature=-1), 400, "temperature"),
         (chat(n=2), 400, "n must be 1"),
         (chat(stop=[1]), 400, "stop"),
         (

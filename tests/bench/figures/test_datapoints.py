@@ -18,7 +18,7 @@ from tandem.bench.figures.datapoints import read_rounds
 from tandem.bench.figures.quantiles import compute_spread
 from tandem.bench.records.counters import MetricsScrape
 from tandem.bench.records.manifest import ClockReading, PlanTotals, RunEnd
-from tandem.bench.records.record import RequestRecord, read_records
+from tandem.bench.records.record import RequestRecord
 from tandem.cloudwatch_metrics import RoundFigures
 from tandem.metrics import list_published_metrics
 
@@ -187,28 +187,6 @@ def test_all_values_of_a_cell_are_those_of_the_summary(tmp_path, seed):
 
 
 # classes and loads that are pooled
-
-
-def test_all_loads_together_count_every_request_and_turn(tmp_path):
-    drawn_folder(tmp_path, 2)
-    counts = Counter(item.arm for item in read_records(tmp_path / "records.jsonl"))
-    together = [
-        (key, value) for key, _, values in rows(tmp_path) for value in values if key[1:3] == ALL
-    ]
-    apart = [
-        value
-        for key, _, values in rows(tmp_path)
-        for value in values
-        if (key[1], key[3]) == ("all", LENGTH)
-    ]
-
-    assert {key[-1] for key, _ in together} == {"requests", "failed_requests", LENGTH}
-    for arm_ in ("base", "spec"):
-        assert (
-            sum(value for key, value in together if (key[0], key[-1]) == (arm_, "requests"))
-            == counts[arm_]
-        )
-    assert sorted([value for key, value in together if key[-1] == LENGTH] * 2) == sorted(apart)
 
 
 def test_acceptance_of_mixed_classes_is_of_class_all(tmp_path):

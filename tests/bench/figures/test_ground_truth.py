@@ -151,16 +151,3 @@ def test_a_log_without_a_duration_gives_no_ratio_and_null(run, capsys, bursts, t
     assert main(["bench", "verify", str(run), "--log", str(run / "log.jsonl"), "--json"]) == 0
     document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert document["rows"][0]["figures"]["tpot_ms"][0] == tpot_ms
-
-
-def test_spoiled_requests_are_left_out(run):
-    spoiled = (
-        (run / "log.jsonl").read_text().replace('"plain.chat",', '"plain.chat", "fault": "stall",')
-    )
-    (run / "log.jsonl").write_text(spoiled)
-    assert ("chat", "plain") not in rows(run)
-
-    (run / "log.jsonl").write_text(
-        "".join(line for line in spoiled.splitlines(keepends=True) if "json" in line)
-    )
-    assert set(rows(run)) == {("json", "plain"), ("json", "drafted")}

@@ -54,13 +54,6 @@ def test_requests_after_the_warm_up_count_and_a_failed_one_keeps_no_limit() -> N
     assert not count.is_late
 
 
-def test_slow_requests_keep_no_limit() -> None:
-    count = count_turn(PLACE, WHOLE, {"ttft_ms": 150.0})
-
-    assert count is not None
-    assert (count.counted, count.good) == (112, 0)
-
-
 @pytest.mark.parametrize(
     "records",
     [

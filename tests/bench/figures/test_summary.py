@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from measured import chunks, failed, record, write_run
 
 from tandem.bench.figures import summary
 from tandem.bench.figures.summary import RecordSummary, SummaryCell
 from tandem.bench.records.counters import MetricsScrape
-from tandem.bench.records.manifest import PlanTotals, RunEnd
+from tandem.bench.records.manifest import PlanTotals
 from tandem.bench.records.record import RequestRecord
 from tandem.errors import InputError
 
@@ -135,17 +133,6 @@ def test_words_of_the_content_check_and_retries_are_counted(tmp_path):
     assert [request.retried for request in run_summary.requests] == [1]
 
 
-def test_a_suspect_record_is_named_without_its_figures(tmp_path):
-    run_summary = summarized(
-        tmp_path, [record(), record(completion_tokens=800), record(end_s=-1.0)]
-    )
-    assert (cell(run_summary, "tpot_ms").n, cell(run_summary, "ttft_ms").n) == (1, 2)
-    words = ("usage_differs_from_chunks", "time_runs_backwards", "chunk_after_end")
-    assert {(suspect.word, suspect.n) for suspect in run_summary.suspects} == {
-        (word, 1) for word in words
-    }
-
-
 # records, changes of the manifest, what a note says
 NOTES: dict[str, tuple[Records, dict[str, Any], str]] = {
     "failed": (
@@ -157,22 +144,6 @@ NOTES: dict[str, tuple[Records, dict[str, Any], str]] = {
         [record(completion_tokens=800)],
         {},
         "suspect, usage_differs_from_chunks: 1 of 1 records; the tokens",
-    ),
-    "above max_tokens": (
-        [record(), record(max_tokens=7)],
-        {},
-        (
-            "base: suspect, usage_above_max_tokens: 1 of 2 records; the server counted more tokens"
-            " than the request"
-        ),
-    ),
-    "no reason": (
-        [record(), record(finish_reason=None)],
-        {},
-        (
-            "base: suspect, end_without_reason: 1 of 2 records; the stream ended with [DONE] and"
-            " without a finish_reason"
-        ),
     ),
     "broken off": (
         [record(), failed(error="api_error", error_detail="no memory"), failed(error="api_error")],
@@ -198,11 +169,6 @@ NOTES: dict[str, tuple[Records, dict[str, Any], str]] = {
         [at(1.0, 1.0), at(2.0, 1.0, completion_tokens=None)],
         {},
         "turns in which a request has no usable figure (turns: 1)",
-    ),
-    "early end": (
-        [record()],
-        {"ended": RunEnd(reason="interrupted", utc="2026")},
-        "the run ended early: interrupted",
     ),
     "missing requests": (
         [record()],
@@ -380,15 +346,6 @@ def test_cells_follow_the_manifest_with_arms_side_by_side(tmp_path):
     assert [entry.arm for entry in run_summary.cells[:4]] == ["base", "spec", "stranger", "base"]
     assert [item.metric for item in run_summary.cells[:4:3]] == ["e2e_ms", "tpot_ms"]
     assert run_summary.arms == ("base", "spec", "stranger")
-
-
-def test_the_summary_is_written_and_recomputed_never_read(tmp_path):
-    result = summary.write_summary(write_run(tmp_path, [record()]))
-    on_disk = json.loads((tmp_path / "summary.json").read_text())
-    (tmp_path / "summary.json").write_text("{}")
-
-    assert on_disk == json.loads(msgspec.json.encode(result))
-    assert summary.write_summary(tmp_path) == result
 
 
 def test_a_run_without_a_record_has_an_empty_summary(tmp_path):

@@ -58,12 +58,6 @@ def test_goodput_and_other_medians_have_a_table_of_their_own(tmp_path):
     assert figures == ["1", "3.33", "3.33", "3.33", "45.0", "2.67", "27.6", "26.7", "58.0"]
 
 
-def test_several_classes_end_with_all_of_them(tmp_path):
-    both = printed(tmp_path / "both", record(), record(class_="chat"))
-    assert row(both, "all", "base")[0] == "2"
-    assert not [line for line in printed(tmp_path / "one", record()) if line.startswith("all ")]
-
-
 def test_each_load_has_a_table_of_its_own(tmp_path):
     records = [
         record(concurrency=1),

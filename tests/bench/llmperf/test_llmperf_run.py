@@ -20,8 +20,8 @@ from measured import arm
 
 from tandem.bench.llmperf import run
 from tandem.bench.llmperf import tool as tools
-from tandem.bench.llmperf.__main__ import compute_exit_code, main
-from tandem.bench.llmperf.run import LlmperfCall, LlmperfSession, read_calls
+from tandem.bench.llmperf.__main__ import main
+from tandem.bench.llmperf.run import LlmperfSession, read_calls
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
 from tandem.bench.records import manifest
 from tandem.bench.records.record import read_records
@@ -235,39 +235,6 @@ def is_running(status: Path) -> bool:
         return "Z (zombie)" not in status.read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-def call(arm: str, how: str = "done", counted: int = 8, errors: int = 0) -> LlmperfCall:
-    return LlmperfCall(
-        arm=arm,
-        call=0,
-        began_s=0.0,
-        seconds=1.0,
-        exit_code=0,
-        how=how,
-        asked=8,
-        counted=counted,  # type: ignore[arg-type]
-        errors=errors,
-    )
-
-
-@pytest.mark.parametrize(
-    ("calls", "code"),
-    [
-        ([call("a"), call("b")], 0),
-        ([call("a"), call("b"), call("b", "crashed", 0)], 1),
-        ([call("a"), call("b", "crashed", 0)], 3),
-        ([call("a"), call("b", counted=2, errors=2)], 3),
-    ],
-    ids=[
-        "all",
-        "a call lost",
-        "an arm without results",
-        "an arm of errors",
-    ],
-)
-def test_the_exit_code_says_what_there_is(calls, code):
-    assert compute_exit_code(calls) == code
 
 
 def arguments(tool: LlmperfTool, out: Path, *more: str) -> list[str]:

@@ -121,29 +121,6 @@ def test_an_interrupted_run_calls_once_more_and_waits_less(tmp_path):
     assert called(ran) == []
 
 
-def test_an_interrupt_does_not_wait_for_a_call_between_rounds(tmp_path, monkeypatch):
-    monkeypatch.setattr(round_callback, "INTERRUPT_WAIT_S", 0.01)
-    monkeypatch.setattr(round_callback, "ROUND_WAIT_S", 3600.0)
-    let_go = threading.Event()
-    numbers = []
-    answers = []
-
-    def hang(number, _ends_s):
-        numbers.append(number)
-        let_go.wait(60)
-        answers.append(number)
-
-    async def meanwhile(_servers, run):
-        await until(lambda: numbers == [0])
-        run.stop.request("interrupted", grace_s=0)
-
-    ran = measure(tmp_path, rounds=2, on_round=hang, meanwhile=meanwhile)
-
-    assert ran.outcome.reason == "interrupted"
-    assert answers == []
-    let_go.set()
-
-
 @pytest.mark.parametrize(
     ("wait_s", "call_s", "options", "numbers"),
     [(0.02, 0.3, {"rounds": 2}, [0, 1]), (10.0, 0.4, {"rounds": 0, "duration_s": 0.3}, [0])],

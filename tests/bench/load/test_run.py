@@ -74,17 +74,6 @@ def test_an_arm_has_its_turn_and_connections_to_itself(ran):
     assert all(truth["on_connection"] > 0 for truth in measured_requests)
 
 
-def test_a_worker_asks_again_only_after_its_answer(ran):
-    by_worker = defaultdict(list)
-    for record in sorted(ran.records, key=lambda record: record.start_s):
-        turn = (record.arm, record.class_, record.concurrency, record.round, record.slot)
-        by_worker[turn, record.worker].append(record)
-
-    pairs = [pair for records in by_worker.values() for pair in itertools.pairwise(records)]
-    assert pairs
-    assert all(before.start_s + before.end_s <= after.start_s for before, after in pairs)
-
-
 def test_the_first_requests_of_the_workers_are_staggered(tmp_path):
     ran = measure(tmp_path, {"code": list("abcdefgh")}, schedules=[SLOW], concurrency=(4,))
     first = {}

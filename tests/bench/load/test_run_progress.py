@@ -128,19 +128,6 @@ def test_a_restart_and_its_warm_up_leave_the_count_of_the_run():
     assert shows.status_line().startswith("4/16 requests, 1 failed; round 1")
 
 
-def test_earlier_records_are_not_in_the_count_shown(monkeypatch):
-    monkeypatch.setattr(progress, "LOG_S", 0.005)
-    out = io.StringIO()
-    run_plan = plan(classes={"code": 8})
-    shows = RunProgress(out, requests=run_plan.request_count, expected_s=1.0)
-
-    asyncio.run(once(shows))
-    assert out.getvalue() == ""
-
-    shows.begin_turn(run_plan.round(0)[0], recorded_count=3)
-    assert shows.status_line().startswith("0/13 requests")
-
-
 def test_progress_moves_the_cursor_and_no_sentence_does():
     out = Terminal()
     RunProgress(out, requests=1, expected_s=1.0).notify("note: \x1b[2J\u202e")

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from independent_server import MODEL, Schedule, Server
-from running import QUICK, Ran, measure, until
+from independent_server import MODEL, Schedule
+from running import QUICK, Ran, measure
 
-from tandem.bench.load.run import MeasurementRun
 from tandem.bench.load.synthesis import FitError, fit_words
 from tandem.bench.suites.suite import load_suite
 from tandem.bench.suites.synthetic import SyntheticShape
@@ -89,17 +88,6 @@ def test_a_resumed_run_takes_the_prompts_that_it_fitted(tmp_path):
     assert "fitting 5 prompts of 40 tokens, as a counts them" in ran.said
     assert "fitting" not in resumed.said
     assert resumed.manifest["suites"] == ran.manifest["suites"]
-
-
-def test_an_interrupt_while_prompts_are_fitted_leaves_no_folder(tmp_path):
-    async def interrupt(_servers: Sequence[Server], run: MeasurementRun) -> None:
-        await until(lambda: "fitting" in run.out.getvalue())
-        run.stop.request("interrupted", grace_s=0)
-
-    slow = Schedule(ttft_ms=50, step_ms=1, tokens=2)
-    ran = measure_synthetic(tmp_path, schedules=(slow, slow), meanwhile=interrupt)
-
-    assert (ran.outcome.reason, ran.folder.exists()) == ("interrupted", False)
 
 
 def test_a_server_that_counts_otherwise_is_noted(tmp_path):

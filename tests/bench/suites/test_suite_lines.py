@@ -60,7 +60,6 @@ OTHER = {**GOOD, "id": "b"}
 # one fault each: the line, then words of its problem
 LINES: dict[str, tuple[object, str]] = {
     "not UTF-8": (b'{"id": "b", "class": "chat", "prompt": "na\xefve"}\n', "invalid"),
-    "a deep list": (b"[" * 100_000 + b"\n", "line 2: "),
     "unknown key": ({**OTHER, "max_token": 4}, "unknown field `max_token`"),
     "id with a line end": ({**GOOD, "id": "b\n"}, "at `$.id`"),
     "reserved class": ({**OTHER, "class": "all"}, "at `$.class`"),
@@ -69,15 +68,10 @@ LINES: dict[str, tuple[object, str]] = {
         {**conversation(("user", "a")), "prompt": "Why?"},
         "exactly one of `prompt` and `messages`",
     ),
-    "late system": (
-        conversation(("user", "a"), ("system", "x"), ("user", "b")),
-        "a system message is its first",
-    ),
     "last word not the user's": (
         conversation(("user", "a"), ("assistant", "b")),
         "`messages` ends with the user",
     ),
-    "system beside messages": ({**conversation(("user", "a")), "system": "x"}, "without `system`"),
     "a key twice": (
         b'{"id": "b", "class": "c", "prompt": "Why?", "prompt": "How?"}\n',
         "duplicate key",

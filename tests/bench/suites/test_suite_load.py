@@ -63,20 +63,6 @@ def test_whatever_changes_what_is_asked_or_judged_changes_the_hash(change, plain
     assert hash_of(tmp_path, json.dumps({**FIRST, **change}), json.dumps(SECOND)) != plain
 
 
-def test_classes_stand_in_the_order_of_the_file(tmp_path):
-    path = tmp_path / "mine.jsonl"
-    lines = [
-        {**FIRST, "id": str(number), "class": name}
-        for number, name in enumerate(["zebra", "ant", "zebra", "bee"])
-    ]
-    path.write_text("\n".join(map(json.dumps, lines)))
-
-    suite = load_suite(path)
-
-    assert suite.classes == ("zebra", "ant", "bee")
-    assert [prompt.id for prompt in suite.class_prompts("zebra")] == ["0", "2"]
-
-
 @pytest.mark.parametrize(
     ("name", "words"), [("reel", "did you mean 'real'?"), ("sharegpt", "name one of these")]
 )

@@ -99,9 +99,7 @@ def answered(**fields):
         ({}, {"spec": 250.0}, "output_tokens_per_s", "faster"),
         ({}, {}, "e2e_ms", "same"),
         (answered(content="garbage"), {"spec": 250.0}, "e2e_ms", "faster"),
-        (answered(content=None), {"spec": 250.0}, "e2e_ms", "faster"),
         ({}, {"answers": {"spec": {"tokens": 128.0}}}, "e2e_ms", "no evidence"),
-        ({}, {"spec": 1000.0, "answers": {"spec": {"tokens": 128.0}}}, "e2e_ms", "slower"),
         ({}, {"spec": 125.0, "answers": {"spec": {"tokens": 32.0}}}, "tpot_ms", "faster"),
     ],
     ids=[
@@ -109,9 +107,7 @@ def answered(**fields):
         "rate",
         "same",
         "broken alike",
-        "unchecked",
         "longer",
-        "longer and slower",
         "time of a token",
     ],
 )
@@ -135,16 +131,6 @@ def test_without_both_floors_nothing_is_called(controls_by_day):
     comparison = compare_tables(run(1), run(2, spec=250.0), margin=0.05)
     assert {entry.verdict for entry in comparison.rows} == {"no evidence"}
     assert "--control-rounds" in comparison.rows[0].why
-
-
-@pytest.mark.parametrize("short", [(3, 4), (4, 3)])
-def test_a_run_of_fewer_than_four_rounds_is_not_called(short):
-    earlier, later = short
-    comparison = compare_tables(
-        run(1, rounds=earlier), run(2, spec=250.0, rounds=later), margin=0.05
-    )
-    assert {entry.verdict for entry in comparison.rows} == {"no evidence"}
-    assert comparison.rows[0].why.startswith("a run is short: 3 rounds")
 
 
 @pytest.mark.parametrize(("rounds", "word"), [(3, "no evidence"), (4, "faster")])
