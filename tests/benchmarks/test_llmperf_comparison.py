@@ -9,9 +9,6 @@ import llmperf_comparison as comparison
 import pytest
 from llmperf_comparison import ComparisonScenario
 
-from tandem.bench.figures.summary import summarize_run
-from tandem.bench.llmperf.source import COMMIT
-from tandem.bench.records.record import read_records
 from tandem.errors import InputError
 
 RUNS = Path(__file__).parents[1] / "bench" / "llmperf_runs"
@@ -82,18 +79,6 @@ def test_an_error_is_counted_by_tandem_alone() -> None:
         )
     assert max(in_flight) == 3  # of 4: the thread that met it has ended
     assert (ours.failure_count, ours.errors) == (1, 1)
-
-
-@pytest.mark.parametrize("name", ["plain", "error"])
-def test_its_records_are_as_many_as_its_rows_and_carry_two_figures(name: str) -> None:
-    folder = RUNS / name / "llmperf"
-    records = list(read_records(folder / "records.jsonl"))
-    cells = summarize_run(folder).cells
-
-    assert {record.generator for record in records} == {"llmperf"}
-    assert len(records) == scenarios()[name].llmperf.result_count == 8
-    assert {(cell.metric, cell.n) for cell in cells} == {("ttft_ms", 8), ("e2e_ms", 8)}
-    assert comparison.read_about(RUNS)["llmperf"] == COMMIT
 
 
 def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,13 +78,3 @@ def test_a_busy_machine_is_refused_before_anything_is_installed(monkeypatch, cap
     monkeypatch.setattr(real, "ensure_python", pytest.fail)
     assert real.main(["--no-docs"]) == real.WORLD_FAILED
     assert "other programs take 50%" in capsys.readouterr().err
-
-
-def test_times_of_a_busy_machine_are_said_to_be_no_measure(tmp_path):
-    shutil.copytree(RECORDED, tmp_path / "run")
-    facts = real.read_facts(tmp_path / "run")
-    facts["pairs"]["ngram"]["others"] = 0.6
-
-    lines, _ = real.format_tables(tmp_path / "run", facts)
-
-    assert any("others took 60% of the processors" in line for line in lines)

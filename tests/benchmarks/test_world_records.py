@@ -48,15 +48,6 @@ def test_control_round_stands_in_the_middle_and_asks_the_baseline_twice() -> Non
     assert set(run.arm[run.round == 2].tolist()) == {0, 2}
 
 
-def test_one_arm_is_asked_at_a_time() -> None:
-    run = simulate(own_noise=0.05, own_noise_s=20)
-    variant = run.arm == 1
-    for start_s, end_s in zip(run.start_s[variant], run.end_s[variant], strict=True):
-        assert not np.any(
-            (run.start_s[~variant] < end_s - 1e-9) & (run.end_s[~variant] > start_s + 1e-9)
-        )
-
-
 def test_true_speed_up_divides_the_times_of_the_variant_alone() -> None:
     run = simulate(true_speed_up=1.5)
     assert slowness(run, 0) == pytest.approx(0, abs=1e-6)

@@ -57,19 +57,6 @@ def test_the_first_chosen_variant_is_the_baseline():
     ]
 
 
-def test_arms_without_a_name_are_numbered():
-    run_arms = select_arms(
-        CHOSEN,
-        RunFlags(
-            baseline=(None, "http://h:1"),
-            variant=((None, "http://h:2"), (None, "http://h:3")),
-            model=("m",),
-        ),
-    )
-
-    assert [arm.name for arm in run_arms.arms] == ["baseline", "variant", "variant-2"]
-
-
 ARMS = tuple(
     ManifestArm(name=name, role="variant", url="http://h:1", model="m") for name in ("base", "spec")
 )
@@ -85,7 +72,6 @@ def test_a_placement_of_no_arm_is_refused():
     [
         (["m"], ["m", "m", "m"]),
         (["m", "b=other/name"], ["m", "other/name", "m"]),
-        (["a=x", "b=y", "c=z"], ["x", "y", "z"]),
         (["b=y"], ["", "y", ""]),
     ],
 )

@@ -253,15 +253,3 @@ def test_the_order_of_the_lines_changes_nothing_that_is_concluded(run):
 
     for part in ("headlines", "cells", "controls", "equality", "acceptance", "cost"):
         assert run.verdict()[part] == first[part], part
-
-
-def test_a_folder_in_the_verdicts_way_is_a_warning(run, capsys):
-    (run.folder / "verdict.json" / "full").mkdir(parents=True)
-
-    assert run.report() == 0
-
-    output = capsys.readouterr()
-    assert "spec against base: FASTER" in output.out
-    assert output.err.startswith(
-        f"warning: {run.folder}/verdict.json: the verdict cannot be written: Is a directory"
-    )

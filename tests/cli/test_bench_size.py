@@ -11,7 +11,6 @@ from bench_cli import run_flags
 
 from tandem.bench.load.warm_up import SHORT_TOKENS
 from tandem.bench.plan.estimate import estimate_request_s, estimate_run_s
-from tandem.bench.plan.run_description import describe_plan
 from tandem.bench.plan.run_size import DEFAULT_SIZE, QUICK_SIZE
 from tandem.bench.plan.settings import RunSettings
 from tandem.bench.suites.suite import load_suite
@@ -142,13 +141,3 @@ def test_the_page_has_the_minutes_of_each_size(row, arms):
         f"{expected_s(*size, arms=arms) / 60:.1f} min" for size in ((), ("--quick",), ("--full",))
     ]
     assert [cell.partition(",")[0] for cell in cells.split(" | ")] == minutes
-
-
-def test_the_page_has_the_plan_of_the_default():
-    run = settings("--price", "35.76")
-    lines = list(describe_plan(run, run.plan(), estimate_run_s(run.plan())))
-    [block] = re.findall(r"^```\n(plan: .*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
-
-    assert len(lines) == len(block.splitlines())
-    for line, part in zip(lines, block.splitlines(), strict=True):
-        assert line.startswith(part.removesuffix(" ..."))

@@ -118,11 +118,6 @@ def test_render_of_a_new_experiment_says_to_deploy_workloads(specs, tmp_path, ca
     assert "Workloads" not in capsys.readouterr().out
 
 
-def test_render_asks_for_no_deploy_where_the_cdk_delivers(specs, tmp_path, capsys):
-    main(["render", "post-us-east-2", "--out", str(tmp_path / "out"), *folders(specs), "--json"])
-    assert json.loads(capsys.readouterr().out)["deploy_first"] == []
-
-
 def test_render_check_gives_1_for_an_orphan_tree(specs, tmp_path, capsys):
     command = ["render", "--out", str(tmp_path / "out"), *folders(specs)]
     (specs / "environments" / "post-us-east-2.yaml").unlink()  # the largest: two are enough

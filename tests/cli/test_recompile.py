@@ -150,14 +150,5 @@ def test_a_refused_experiment_is_not_compared(specs, before, capsys):
     assert (code, "not compared, refused above: post-us-east-2/post" in out) == (2, True)
 
 
-def test_an_old_experiment_of_an_unknown_model_is_not_compared(specs, before, capsys):
-    file = before / "post.yaml"
-    file.write_text(file.read_text().replace("Qwen/Qwen3-32B", "made-up/model"))
-
-    assert "names made-up/model, which this release does not know" in " ".join(
-        check(specs, file, capsys)[1].split()
-    )
-
-
 def test_nothing_to_compare_with_gives_2(specs, tmp_path, capsys):
     assert check(specs, tmp_path / "missing", capsys)[0] == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from bench_cli import Pair, without_page
-from independent_server import MODEL, Schedule
+from independent_server import Schedule
 
 from tandem.cli.program import main
 
@@ -184,12 +184,3 @@ def test_a_flag_that_cannot_be_kept_is_refused(servers, tmp_path, capsys, flag, 
     code = measure(servers, tmp_path, flag, text)
     assert (code, answer in capsys.readouterr().err) == (2, True)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_server_with_one_model_needs_no_name(servers, tmp_path):
-    flags = servers.flags(tmp_path, {"code": ["a"]})
-    place = flags.index("--model")
-    del flags[place : place + 2]
-    assert main([*flags, "--out", str(tmp_path / "out")]) == 0
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert [arm["model"] for arm in manifest["arms"]] == [MODEL, MODEL]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from tandem.cli.inputs import read_inputs
 from tandem.cli.program import main
 from tandem.cli.selection import Selection
 from tandem.cli.starter import CAPACITY_KINDS, INSTANCE_TYPES
-from tandem.declarations.budgets import compute_budget_usd
 from tandem.declarations.catalogue import load_catalogue
 from tandem.declarations.record import FILL_IN
 
@@ -89,18 +87,6 @@ def test_check_refuses_placeholders_alone_and_nothing_once_they_are_filled(
     assert rules <= WARNED
     assert ("budget-by-hand" in rules) == (region in {"ap-south-2", "ap-southeast-4"})
     assert ("reservation-given" in rules) == (bought in {"capacity-block", "reservation"})
-
-
-def test_the_budget_of_a_starter_follows_its_price(tmp_path):
-    write(tmp_path, "--type", "trn2.3xlarge", "--kind", "spot")
-    path = tmp_path / "environments" / "mine.yaml"
-    path.write_text(filled(path.read_text(), "trn2.3xlarge"))
-
-    (environment,) = read_inputs(
-        selection(tmp_path), now=datetime(2026, 11, 22, tzinfo=UTC)
-    ).environments()
-
-    assert compute_budget_usd(environment) == math.ceil(7 * 2.235 * (8 + 20 / 60))
 
 
 @pytest.mark.parametrize(

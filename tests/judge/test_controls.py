@@ -121,11 +121,10 @@ def test_a_warm_up_without_an_end_is_a_caution(stable, result):
     [
         ((("first", "second"),), "caution"),
         ((("first", "second"), ("second", "first")), "passed"),
-        ((("first", "first"),), "passed"),
         (((None, None),), "absent"),
         ((("first", None),), "caution"),
     ],
-    ids=["a half each", "swapped", "one place", "not said", "one said"],
+    ids=["a half each", "swapped", "not said", "one said"],
 )
 def test_placements_are_a_caution_unless_they_are_swapped(places, result):
     asked_requests = [
@@ -178,12 +177,11 @@ def test_without_the_load_of_rounds_nothing_is_marked():
     [
         (QUIET, False),
         (QUIET | {"client_cpu": 0.9}, True),
-        (QUIET | {"lag_p90_s": 0.02}, False),
         (QUIET | {"lag_p90_s": 0.06}, True),
         (QUIET | {"lag_p99_s": 0.06}, False),
         (QUIET | {"client_cpu": 0.9, "wall_s": 0.5}, False),
     ],
-    ids=["quiet", "a whole CPU", "late by 2 %", "late by 6 %", "seldom so late", "half a second"],
+    ids=["quiet", "a whole CPU", "late by 6 %", "seldom so late", "half a second"],
 )
 def test_a_round_is_marked_where_the_client_was_the_bottleneck(tmp_path, load, marks):
     controls = loaded(tmp_path, QUIET, load)

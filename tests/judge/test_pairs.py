@@ -1,13 +1,12 @@
 import itertools
 import math
-from itertools import product
 
 import numpy as np
 import pytest
-from observed import Asked, Truth, drawn, observed, table, with_figures
+from observed import Asked, observed, table, with_figures
 
 from tandem.bench.figures.request_table import UNKNOWN
-from tandem.judge.pairs import JUDGED_METRICS, WAIT_METRIC, RequestPairing
+from tandem.judge.pairs import WAIT_METRIC, RequestPairing
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -121,28 +120,6 @@ def test_a_start_within_a_round_joins_rounds():
     requests.append(Asked(arm="spec", round=1, slot=1, start="spec2"))
     codes = cell(observed(requests)).starts
     assert codes[0] != codes[1] == codes[2]
-
-
-def test_what_is_grouped_once_is_what_each_cell_alone_gives():
-    seen = drawn(
-        Truth(ratio={"spec": {"repeat": 1.5, "chat": 1.0}, "other": {"repeat": 0.5}}, loads=(1, 4)),
-        seed=3,
-    )
-    pairing = RequestPairing(seen)
-    for class_, load, metric, variant in product(
-        range(2), range(2), JUDGED_METRICS, ("spec", "other")
-    ):
-        rows = (seen.class_ == class_) & (seen.load == load)
-        pairs = cell(pairing, metric, code=2 * class_ + load, variant=variant)
-        for at, prompt in enumerate(pairs.prompts):
-            medians = [
-                np.median(seen.figures[metric][rows & (seen.prompt == prompt) & seen.arm_mask(arm)])
-                for arm in ("base", variant)
-            ]
-            assert (pairs.baseline_medians[at], pairs.variant_medians[at]) == pytest.approx(
-                tuple(medians)
-            )
-        assert len(pairs.prompts) == 12
 
 
 def test_a_failed_request_waits_as_others_at_its_load():

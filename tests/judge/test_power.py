@@ -39,19 +39,6 @@ def plan_rounds(spreads, targets):
     return [rounds for _, rounds in plan_samples(spreads, targets)]
 
 
-def test_the_smallest_speed_up_is_found_at_80_percent():
-    rng = np.random.default_rng(1)
-    count = 12
-    alpha = 0.01
-    se = np.array([0.2 / math.sqrt(count)])
-    df = np.array([count - 1.0])
-    (least,) = compute_detectable_effect(se, df, asked(alpha=alpha))
-    draws = rng.normal(least, 0.2, (20_000, count))
-    t = draws.mean(axis=1) / (draws.std(axis=1, ddof=1) / math.sqrt(count))
-    # Student's 0.995 with 11 degrees of freedom
-    assert np.mean(t > 3.1058) == pytest.approx(0.8, abs=0.01)
-
-
 def test_a_noise_floor_must_be_passed_at_80_percent():
     se = np.array([0.01])
     df = np.array([11.0])

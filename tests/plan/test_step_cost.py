@@ -98,10 +98,6 @@ def test_a_verified_token_costs_what_p_eagle_says():
     assert fit_verified_share(rows, "mixture of experts") == pytest.approx(0.40, abs=0.01)
 
 
-def test_rows_without_parallel_drafts_tell_no_cost_of_verified_tokens():
-    assert fit_verified_share([row for row in ROWS if row.drafting == "sequential"], "dense") == 0.0
-
-
 def test_rows_of_another_implementation_fit_no_served_kind():
     slow = find_row("llama-3.1-8b-eagle3").model_copy(update={"pair": "slow", "tokens": 9.0})
     native, foreign = (

@@ -149,19 +149,6 @@ def test_flat_counters_stay_at_0():
     assert set(draft_counters.values()) == {0}
 
 
-def test_the_times_of_a_request_add_up(new):
-    page = new.page
-    parts = sum(page[f"request_{part}_time_seconds_sum"] for part in ("queue", "prefill", "decode"))
-
-    assert page["e2e_request_latency_seconds_sum"] == pytest.approx(parts)
-    assert page["e2e_request_latency_seconds_sum"] == pytest.approx(
-        sum(job.end_s - job.arrived_s for job in new.jobs)
-    )
-    assert page["time_to_first_token_seconds_sum"] == pytest.approx(
-        sum(job.first_s - job.arrived_s for job in new.jobs)
-    )
-
-
 def test_who_has_read_the_last_byte_finds_the_request_counted(simulator):
     for requests in range(1, 6):
         ask(simulator.url, CHAT, chat())

@@ -162,11 +162,8 @@ def test_arrays_have_names_and_figures_of_every_request(tmp_path):
 
     assert {len(column) for column in arrays.values()} == {2}
     assert arrays["arm"].tolist() == ["base", "spec"]
-    assert arrays["class"].tolist() == ["repeat", "chat"]
-    assert arrays["prompt_id"].tolist() == ["repeat-00", "repeat-00"]
     assert arrays["error"].tolist() == [None, "closed"]
     assert arrays["content"].tolist() == ["ok", None]
-    assert arrays["placement"].tolist() == [None, None]
     np.testing.assert_equal(arrays["concurrency"], [4.0, np.nan])
     np.testing.assert_equal(arrays["rate_per_s"], [np.nan, 2.5])
     np.testing.assert_equal(arrays["e2e_ms"], table.figures["e2e_ms"])

@@ -213,17 +213,6 @@ def test_server_that_is_gone_is_the_outcome(ask):
     assert "10 of 10 items have no answer" in outcome["problem"]
 
 
-def test_no_server_is_the_outcome(ask):
-    outcome, _ = ask(SUMS, servers="")
-    assert (
-        outcome["exit_code"],
-        outcome["problem"].startswith(f"{SERVERS_VARIABLE}: '' names no servers"),
-    ) == (
-        2,
-        True,
-    )
-
-
 def test_malformed_task_is_the_outcome(ask):
     outcome, _ = ask({"name": "sums"})
     assert (outcome["exit_code"], "this is no task" in outcome["problem"]) == (2, True)

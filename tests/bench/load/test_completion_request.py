@@ -49,11 +49,6 @@ def test_a_plain_request_says_nothing_beyond_what_every_server_knows():
     assert sent("completions") == common | {"prompt": "count to ten"}
 
 
-def test_messages_go_as_they_are():
-    messages = ({"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"})
-    assert sent(messages=messages, prompt=None)["messages"] == list(messages)
-
-
 @pytest.mark.parametrize(
     ("fields", "names"),
     [

@@ -78,14 +78,6 @@ def test_tokens_of_chunks_are_the_growth_of_running_usage(name):
     assert not is_running or (tokens, sum(bursts)) == (bursts, answered(name).completion_tokens)
 
 
-def test_a_burst_is_one_chunk_with_its_tokens():
-    chunks = answered("ngram_chat_running_usage").chunks
-    assert [chunk.tokens for chunk in chunks if chunk.bears_tokens] == [1, 1, 1, 8, 8, 8, 7]
-    assert [chunk.kind for chunk in chunks] == ["role", *["text"] * 7, "usage"]
-    # end of text alone
-    assert "end" in [chunk.kind for chunk in answered("base_chat_usage").chunks]
-
-
 def test_half_a_character_is_a_chunk_without_text():
     name = "base_completions_split_characters"
     halves = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import json
 import zlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -81,20 +80,6 @@ def test_a_metrics_page_is_read_up_to_its_limit(excess_bytes, is_gzip):
     assert (reason, counters) == (
         (error, None) if excess_bytes else (None, {"generation_tokens": 7.0})
     )
-
-
-def models_page(size: int) -> bytes:
-    body = json.dumps({"data": [{"id": MODEL}]}).encode()
-    return body + b" " * (size - len(body))
-
-
-@pytest.mark.parametrize(("excess_bytes", "error"), [(0, None), (1, "endless")])
-def test_a_page_is_kept_up_to_its_limit(excess_bytes, error):
-    with plain_server(
-        {"/v1/models": PlainAnswer([models_page(PAGE_BYTES + excess_bytes)])}
-    ) as server:
-        reply = get_page(server, "/v1/models")
-    assert (reply.error, len(reply.body)) == (error, PAGE_BYTES)
 
 
 @pytest.mark.parametrize("page", [ENDLESS, PlainAnswer([bomb(16 << 20)], headers=GZIP)])

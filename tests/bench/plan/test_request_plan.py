@@ -63,20 +63,6 @@ def test_every_arm_follows_every_other_equally_often(arms):
     assert len(set(behind.values())) == 1
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_every_arm_gets_each_prompt_once_a_repeat(seed):
-    run_plan = plan(classes={"code": 5, "chat": 3}, seed=seed, repeats=3, rounds=2)
-
-    counts = Counter(
-        (turn.arms[0], turn.round, item.entry.prompt.id, item.repeat)
-        for turn in run_plan.turns()
-        for item in turn.items
-    )
-
-    assert set(counts.values()) == {1}
-    assert len(counts) == 2 * 2 * 8 * 3
-
-
 @pytest.mark.parametrize("schedule", ["interleaved", "simultaneous"])
 def test_the_plan_knows_the_count_and_ids_of_requests(schedule):
     run_plan = plan(

@@ -69,14 +69,11 @@ def test_an_unknown_key_is_skipped(tmp_path):
     ("chunk", "bears"),
     [
         (Chunk(0.0, "text", None), True),
-        (Chunk(0.0, "reasoning", None), True),
         (Chunk(0.0, "role", None), False),
-        (Chunk(0.0, "end", None), False),
         (Chunk(0.0, "empty", 2), True),
         (Chunk(0.0, "end", 1), True),
         (Chunk(0.0, "text", 0), False),
         (Chunk(0.0, "usage", None), False),
-        (Chunk(0.0, "usage", 1), False),
     ],
 )
 def test_a_chunk_bears_tokens_by_count_or_else_by_kind(chunk, bears):

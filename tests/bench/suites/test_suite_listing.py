@@ -29,13 +29,6 @@ def test_it_shows_prompts_then_the_hash_and_what_is_missing(name, note, capsys):
     assert shown[-1].startswith(note)
 
 
-def test_an_unusable_suite_ends_with_code_2_and_its_fault(capsys):
-    assert main(["reel"]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "did you mean 'real'?" in captured.err
-
-
 def test_a_reader_that_leaves_early_sees_no_traceback():
     program = f"{sys.executable} -m tandem.bench.suites real | head -n 1"
     done = subprocess.run(

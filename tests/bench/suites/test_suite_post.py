@@ -14,7 +14,6 @@ from tandem.bench.suites.suite import load_suite
 from tandem.errors import InputError
 
 POST = load_suite("post")
-CASES = ("count", "letter", "greeting", "sentence", "json", "code", "list")
 BY_ID = {prompt.id: prompt for prompt in POST.prompts}
 TEXT = "".join(f"Line {number} of a text that a checkout brings along.\n" for number in range(40))
 
@@ -42,20 +41,6 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_the_two_analysed_prompts_are_the_post_s_own_words(name, words):
     assert [prompt.as_text() for prompt in POST.class_prompts(name)] == [words]
-
-
-def test_every_prompt_stands_bare_and_wrapped():
-    bare = {prompt.id for prompt in POST.prompts if not prompt.class_.endswith("-wrapped")}
-    assert bare == {"repeat", "open", *(f"sample-{case}" for case in CASES)}
-    assert set(BY_ID) - bare == {f"{identity}-wrapped" for identity in bare}
-    assert POST.classes == (
-        "repeat",
-        "open",
-        "repeat-wrapped",
-        "open-wrapped",
-        "sample",
-        "sample-wrapped",
-    )
 
 
 @pytest.mark.parametrize(
