@@ -1,5 +1,5 @@
-"""What the two functions make of what they are sent, in memory; tests/stacks/test_guard_deployed.py
-calls them."""
+"""What the two functions make of what they are sent, in memory; test_guard_paths_deployed.py calls
+them."""
 
 from __future__ import annotations
 

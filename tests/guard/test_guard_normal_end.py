@@ -189,15 +189,6 @@ def test_an_end_leaves_a_strangers_node_group(world, start, end):
     assert len(world.alive) == 1
 
 
-def test_the_reaper_ends_a_fleet_whose_end_died_before_it_was_sized(world, start, passes):
-    start("r1", hours=0.25)
-    world.fires = False
-    world.change(lease_key("r1"), ending=world.now.isoformat())
-    passes(45)
-
-    assert world.alive == []
-
-
 def test_an_ending_lease_covers_no_node_too_many(world, start, passes):
     start("r1", hours=8, nodes=1)
     world.change(lease_key("r1"), ending=world.now.isoformat())

@@ -29,14 +29,6 @@ SLEEPS = ["scheduler.create_schedule", "scheduler.get_schedule", "eks.update_nod
 
 
 @pytest.mark.parametrize("operation", SLEEPS)
-def test_a_start_that_wakes_leaves_the_stop_of_the_present_run(world, start, usurp, operation):
-    world.interrupt(usurp, operation)
-    with pytest.raises((InputError, ExternalError)):
-        start("a", hours=8, nodes=2)
-    assert "stop-b" in world.schedules
-
-
-@pytest.mark.parametrize("operation", SLEEPS)
 def test_a_start_that_wakes_leaves_no_stop_of_its_own(world, start, usurp, operation):
     """It would end the present run."""
     world.interrupt(usurp, operation)

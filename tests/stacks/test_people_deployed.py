@@ -3,15 +3,19 @@ what he does."""
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from assemblies import ROOT, changed, synth_alone
+from assemblies import ROOT, changed, environment, synth_alone
 from doubles.aws_principal import RolePrincipal, assume_role
-from test_guard_deployed import ACCOUNT, PLACE, REGION, Deployed
+from twin_fleet import TwinFleet
+from twin_looking import until
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fleet_behavior import FleetBehavior
@@ -28,7 +32,16 @@ pytestmark = [
     pytest.mark.proof,
 ]
 
-ASKING = changed(PLACE, guard={"people_policies": True})
+ACCOUNT = "333344445555"
+REGION = "us-east-2"
+ASKING = changed(
+    environment("post-us-east-2"),
+    name="guarded",
+    account=ACCOUNT,
+    capacity={"kind": "on-demand", "reservation_id": None, "block": None},
+    guard={"people_policies": True},
+)
+WAIT_S = 20.0
 TRUST = json.dumps(
     {
         "Version": "2012-10-17",
@@ -39,6 +52,45 @@ TRUST = json.dumps(
 )
 
 
+class Deployed:
+    """Guard's stack, a cluster with a node group beside it, and what EC2 lists."""
+
+    def __init__(self, endpoint: AwsEndpoint) -> None:
+        self.endpoint = endpoint
+        self.s3 = endpoint.client("s3")
+        self.fleet = TwinFleet(
+            endpoint, names.cluster_name(ASKING), names.node_group_name(ASKING)
+        ).make(tags=names.resource_tags(ASKING))
+
+    def deploy(self, template: dict[str, Any], folder: Path) -> None:
+        here = {"LocationConstraint": REGION}
+        for bucket in (names.bucket_name(ASKING), "assets"):
+            self.s3.create_bucket(Bucket=bucket, CreateBucketConfiguration=here)
+        for resource in template["Resources"].values():
+            if resource["Type"] == "AWS::Lambda::Function":
+                key = resource["Properties"]["Code"]["S3Key"]
+                (asset,) = folder.glob(f"**/asset.{key.removesuffix('.zip')}")
+                self.s3.put_object(Bucket="assets", Key=key, Body=zipped(asset))
+                resource["Properties"]["Code"]["S3Bucket"] = "assets"
+        cloudformation = self.endpoint.client("cloudformation")
+        cloudformation.create_stack(
+            StackName="guarded-Guard",
+            TemplateBody=json.dumps({"Resources": template["Resources"]}),
+            Capabilities=["CAPABILITY_NAMED_IAM"],
+        )
+        cloudformation.get_waiter("stack_create_complete").wait(
+            StackName="guarded-Guard", WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+        )
+
+
+def zipped(folder: Path) -> bytes:
+    packed_buffer = io.BytesIO()
+    with zipfile.ZipFile(packed_buffer, "w") as archive:
+        for path in sorted(folder.rglob("*.py")):
+            archive.write(path, path.relative_to(folder))
+    return packed_buffer.getvalue()
+
+
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     folder = tmp_path_factory.mktemp("people")
@@ -47,8 +99,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         account=ACCOUNT, region=REGION, enforces_policies=True, report=lambda _: None
     ) as endpoint:
         endpoint.set_fleet(FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1))
-        endpoint.client("iam").create_role(RoleName="nodes", AssumeRolePolicyDocument=TRUST)
-        result = Deployed(endpoint, ASKING)
+        result = Deployed(endpoint)
         result.deploy(template, folder)
         in_the_clear(endpoint)
         yield result
@@ -117,16 +168,17 @@ def test_who_may_not_size_a_node_group_stops_through_the_function(
     capsys,
 ) -> None:
     deployed.s3.delete_object(Bucket=names.bucket_name(ASKING), Key="stop.json")
-    deployed.raised()
+    deployed.fleet.raise_to(2)
     become(deployed, kind, tmp_path, monkeypatch)
 
     code = main(["stop", "--env", ASKING.name, "--why", "enough", *files])
 
     output = capsys.readouterr()
     assert not output.err, output.err
-    assert (code, deployed.until([])) == (0, [])
+    assert (code, until(deployed.fleet.states, [], WAIT_S)) == (0, [])
     assert "by the stop function: fenced: enough" in " ".join(output.out.split())
-    assert f"one-{kind}" in deployed.fence()["who"]
+    fence = deployed.s3.get_object(Bucket=names.bucket_name(ASKING), Key="stop.json")["Body"]
+    assert f"one-{kind}" in json.load(fence)["who"]
 
 
 def test_where_the_function_is_denied_too_the_stop_says_so_and_is_no_success(
@@ -135,7 +187,7 @@ def test_where_the_function_is_denied_too_the_stop_says_so_and_is_no_success(
     become(deployed, "pipeline", tmp_path, monkeypatch)
     code = main(["stop", "--env", ASKING.name, *files])
     err = capsys.readouterr().err
-    assert (code, "the stop function was asked for it" in err, "lambda:InvokeFunction" in err) == (
+    assert (code, "the stop function was called" in err, "lambda:InvokeFunction" in err) == (
         3,
         True,
         True,
