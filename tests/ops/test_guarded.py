@@ -59,22 +59,6 @@ def test_people_have_rights_where_the_guard_keeps_its_objects() -> None:
     assert all(f"shared/{PREFIX}" in arn for arn in arns)
 
 
-@pytest.mark.cdk
-def test_functions_have_rights_where_the_guard_keeps_its_objects() -> None:
-    from stacks.guard_rights import list_function_statements  # noqa: PLC0415 - starts Node
-
-    statements = list_function_statements(in_a_shared_bucket("one"), topic_arn="t", key_arn="k")
-    arns = [
-        arn
-        for statement in statements
-        if {"s3:GetObject", "s3:PutObject"} & set(statement["Action"])
-        for arn in statement["Resource"]
-    ]
-
-    assert len(arns) == 5
-    assert all(f"shared/{PREFIX}" in arn for arn in arns)
-
-
 def test_a_blocks_hours_are_those_of_the_file() -> None:
     config = build_guard_config(with_capacity(block=CapacityBlock(starts=STARTS, ends=ENDS)))  # type: ignore[arg-type]
     assert (config.block_starts, config.block_ends) == (STARTS, ENDS)

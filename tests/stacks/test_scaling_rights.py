@@ -4,7 +4,6 @@ policies bind."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,18 +15,13 @@ from rehearsal.aws.endpoint import AwsEndpoint
 from stacks.guard_rights import list_function_statements
 from tandem.declarations import names
 from tandem.declarations.names import PeopleKind
-from tandem.guard.fence import FENCE_KEY
-from tandem.guard.pass_metrics import INSTANCES_ALIVE
-from tandem.ops.guard_config import object_prefix
 from tandem.ops.people.policies import build_policy
 
 pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("scaling-rights")]
 
 ACCOUNT = "333344445555"
 REGION = "us-east-2"
-PLACE = changed(
-    environment("post-us-east-2"), account=ACCOUNT, artifacts={"existing_bucket": "theirs"}
-)
+PLACE = changed(environment("post-us-east-2"), account=ACCOUNT)
 ZERO = {"MinSize": 0, "DesiredCapacity": 0}
 
 
@@ -51,10 +45,6 @@ def account() -> Iterator[AwsEndpoint]:
                 nodeRole=role,
                 scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
             )
-        endpoint.client("scheduler").create_schedule_group(Name=names.schedule_group_name(PLACE))
-        endpoint.client("s3").create_bucket(
-            Bucket="theirs", CreateBucketConfiguration={"LocationConstraint": REGION}
-        )
         yield endpoint
 
 
@@ -105,41 +95,6 @@ def test_a_function_holds_the_auto_scaling_group_of_its_node_group_alone(
         is_denied(scaling.update_auto_scaling_group, AutoScalingGroupName=name, **ZERO) == refusal
     )
     assert is_denied(scaling.resume_processes, AutoScalingGroupName=name)
-
-
-def test_a_function_lists_what_a_pass_reads(account: AwsEndpoint) -> None:
-    now = account.now()
-    figures = {
-        "Namespace": names.guard_namespace(PLACE),
-        "MetricName": INSTANCES_ALIVE,
-        "Period": 300,
-        "StartTime": now - timedelta(hours=1),
-        "EndTime": now,
-        "Statistics": ["Minimum"],
-    }
-
-    assert not is_denied(function(account, "autoscaling").describe_auto_scaling_groups)
-    assert not is_denied(
-        function(account, "scheduler").list_schedules, GroupName=names.schedule_group_name(PLACE)
-    )
-    assert not is_denied(function(account, "cloudwatch").get_metric_statistics, **figures)
-
-
-@pytest.mark.parametrize(
-    ("key", "refusal"),
-    [
-        (object_prefix(PLACE) + FENCE_KEY, False),
-        (object_prefix(PLACE) + "lease.json", True),
-        (FENCE_KEY, True),
-    ],
-)
-def test_a_function_fences_below_its_prefix_and_writes_no_lease(
-    account: AwsEndpoint, key: str, refusal: bool
-) -> None:
-    assert (
-        is_denied(function(account, "s3").put_object, Bucket="theirs", Key=key, Body=b"{}")
-        == refusal
-    )
 
 
 @pytest.mark.parametrize(
