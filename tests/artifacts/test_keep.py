@@ -38,12 +38,6 @@ def test_every_file_is_below_the_runs_own_prefix(store, keep):
     assert lines[-1]["event"] == "kept"
 
 
-def test_a_second_run_leaves_the_first_ones_files(store, keep):
-    keep()
-    keep(holder="qwen-llmperf-2-uid")
-    assert len(list(store.list("results/post/llmperf/"))) == 4
-
-
 def test_it_ends_as_the_measurement_ended_and_keeps_its_files(store, keep, folder):
     (folder / "outcome.json").write_text('{"exit_code": 3}')
     code, _ = keep()

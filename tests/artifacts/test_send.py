@@ -103,13 +103,6 @@ def test_the_failure_of_one_file_halts_the_others(proxy_store, proxy, blob):
     assert len(proxy.requests("UploadPart")) < 12
 
 
-def test_upload_begun_twice_is_aborted_once(proxy_store, proxy, endpoint, bucket, blob):
-    path = blob("w", 2 * PART)
-    proxy.use(FaultRule(operation="CreateMultipartUpload", fault=AnswerLossFault(), times=1))
-    upload(proxy_store, path)
-    assert (len(proxy.requests("CreateMultipartUpload")), uploads(endpoint, bucket)) == (2, [])
-
-
 @pytest.mark.parametrize(
     ("operation", "fault"),
     [

@@ -55,11 +55,6 @@ def test_another_manifest_is_never_replaced(store, manifest):
     )
 
 
-def test_the_same_manifest_again_counts_as_ours(store, manifest):
-    write_stored_manifest(store, PREFIX, manifest)
-    assert write_stored_manifest(store, PREFIX, manifest)
-
-
 @pytest.mark.parametrize(
     ("body", "words"),
     [

@@ -45,12 +45,6 @@ def test_damaged_set_is_stored_again(store, letters):
     assert store.read(key).body == archive
 
 
-def test_other_files_are_another_set(store, letters):
-    first, _ = store_task_set(store, letters)
-    (letters / "data/rest.txt").write_text("other")
-    assert store_task_set(store, letters)[0] != first
-
-
 @pytest.fixture
 def fetch(bucket, aws, command, tmp_path):  # noqa: ARG001 - aws leads to the endpoint
     """Run `fetch-tasks`; return its exit code and its last line."""
@@ -68,10 +62,6 @@ def test_set_is_unpacked_under_its_name(store, letters, fetch, tmp_path):
     sha256, _ = store_task_set(store, letters)
     assert fetch("--task-set", f"letters={sha256}")[0] == 0
     assert (tmp_path / "sets/letters/data/rest.txt").read_text() == "rest"
-
-
-def test_no_set_is_nothing_to_do(fetch):
-    assert fetch() == (0, None)
 
 
 def test_other_bytes_are_refused(store, letters, fetch, tmp_path):
