@@ -3,7 +3,6 @@ holds."""
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import subprocess
@@ -11,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from closure import imported
 
 ROOT = Path(__file__).parent.parent
 
@@ -19,34 +19,20 @@ def modules(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
 
-def imports(path: Path) -> set[str]:
-    """Every dotted name a module imports; a relative import is resolved against its package."""
-    names: set[str] = set()
-    package = ".".join(path.relative_to(ROOT).parent.parts)
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level:
-            names.add(f"{package}.{node.module}" if node.module else package)
-        elif isinstance(node, ast.ImportFrom):
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
-
-
 def belongs(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
 @pytest.mark.parametrize("path", modules("lambdas"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_lambda_imports_only_what_its_runtime_brings(path: Path) -> None:
-    libraries = {name.partition(".")[0] for name in imports(path)}
+    libraries = {name.partition(".")[0] for name in imported(path)}
     assert libraries - set(sys.stdlib_module_names) <= {"boto3", "botocore", "tandem"}
 
 
 @pytest.mark.parametrize("path", modules("tandem/guard"), ids=lambda path: path.name)
 def test_what_stops_and_starts_needs_the_standard_library_and_boto3(path: Path) -> None:
     names = {
-        name for name in imports(path) if name.partition(".")[0] not in sys.stdlib_module_names
+        name for name in imported(path) if name.partition(".")[0] not in sys.stdlib_module_names
     }
     libraries = {
         "boto3",
@@ -63,19 +49,8 @@ def test_what_stops_and_starts_needs_the_standard_library_and_boto3(path: Path) 
 
 @pytest.mark.parametrize("module", ["errors.py", "metrics.py", "shell_command.py"])
 def test_faults_figures_and_shell_commands_need_the_standard_library_alone(module: str) -> None:
-    libraries = {name.partition(".")[0] for name in imports(ROOT / "tandem" / module)}
+    libraries = {name.partition(".")[0] for name in imported(ROOT / "tandem" / module)}
     assert libraries <= set(sys.stdlib_module_names)
-
-
-def test_check_loads_no_jsii() -> None:
-    code = (
-        "import sys; from tandem.cli.program import main; main(['check']); sys.exit(sorted(m for m"
-        " in sys.modules if m.split('.')[0] in ('jsii','aws_cdk','cdk8s','boto3')) != [])"
-    )
-
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False)
-
-    assert done.returncode == 0
 
 
 def committed() -> list[Path]:

@@ -201,17 +201,6 @@ def test_asynchronous_execution_is_compiled_as_it_is_served(*, asynchronous: boo
     )
 
 
-@pytest.mark.parametrize("declaration", NXDI, ids=lambda entry: entry.target)
-def test_two_variants_are_compiled_alike_but_for_speculation(declaration: Experiment) -> None:
-    settings = [
-        compiled(build_compile_command(declaration, variant, known()))
-        for variant in declaration.all_variants()
-    ]
-    own = {"speculation_length", "enable_fused_speculation", "enable_eagle_speculation"}
-    left = [{name: value for name, value in entry.items() if name not in own} for entry in settings]
-    assert all(entry == left[0] for entry in left)
-
-
 NATIVE = [
     pytest.param(experiment(name), variant, id=f"{name}-{variant.name}")
     for name in EXPERIMENTS

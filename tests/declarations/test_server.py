@@ -30,19 +30,6 @@ def flags(arguments: tuple[str, ...]) -> dict[str, str]:
     return pairs
 
 
-def test_a_fused_server_is_told_draft_window_and_length() -> None:
-    post = experiment("post")
-    draft = known().models["Qwen/Qwen3-1.7B"].full_id()
-
-    config = json.loads(flags(told(post, post.variants[1]).arguments)["--speculative-config"])
-
-    assert config == {
-        "model": f"/models/{draft.replace('@', '/')}",
-        "num_speculative_tokens": 7,
-        "max_model_len": 1024,
-    }
-
-
 def test_runtimes_data_may_name_a_method_and_keep_the_artifact() -> None:
     post = experiment("post")
     runtime = known().runtimes["nxdi-v0"]

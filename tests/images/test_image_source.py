@@ -14,8 +14,8 @@ from pathlib import PurePath
 
 import pytest
 from closure import closure, libraries
-from packaging.requirements import Requirement
 from recipe import admitted, instructions
+from test_locks import choices
 
 from supply.lock_file import normalize_name, read_lock
 from tandem.artifacts.__main__ import COMMANDS, MODULES
@@ -152,28 +152,6 @@ def imported(image: ProjectImage) -> set[str]:
     return {normalize_name(distribution) for name in names for distribution in distributions[name]}
 
 
-def required(image: ProjectImage) -> set[str]:
-    """All that these distributions bring along, under the Python of the image or this one."""
-    waiting = [(name, "") for name in imported(image)]
-    seen = set(waiting)
-    while waiting:
-        parent, extra = waiting.pop()
-        for line in importlib.metadata.requires(parent) or []:
-            requirement = Requirement(line)
-            applies = requirement.marker is None or any(
-                requirement.marker.evaluate(
-                    {"extra": extra, "python_version": python, "python_full_version": f"{python}.0"}
-                )
-                for python in ("3.11", "3.13")
-            )
-            name = normalize_name(requirement.name)
-            if applies and (name in pinned(image) or requirement.marker is None):
-                needs = {(name, wanted_item) for wanted_item in ("", *requirement.extras)} - seen
-                seen |= needs
-                waiting += needs
-    return {name for name, _ in seen}
-
-
 each_tested_image = pytest.mark.parametrize("image", [TOOLS, RUN], ids=lambda image: image.name)
 
 
@@ -183,8 +161,12 @@ def test_every_library_that_a_command_imports_is_installed(image: ProjectImage) 
 
 
 @each_tested_image
-def test_nothing_is_installed_that_no_command_needs(image: ProjectImage) -> None:
-    assert pinned(image) - required(image) == set()
+def test_nothing_is_chosen_that_no_command_imports(image: ProjectImage) -> None:
+    """What a choice brings along is held by tests/supply/test_locks.py."""
+    names = {
+        normalize_name(choice.name) for choice in choices(ROOT / image.folder / "requirements.in")
+    }
+    assert names - imported(image) == set()
 
 
 def test_llmperfs_packages_are_those_that_its_source_and_our_driver_import() -> None:

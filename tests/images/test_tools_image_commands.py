@@ -50,27 +50,3 @@ def test_resolve_leaves_the_base_to_its_dockerfile(
     asked_digests = json.loads(capsys.readouterr().out)["digests"]
     assert asked_digests != {}
     assert TOOLS.base().reference not in asked_digests
-
-
-def test_show_names_the_images_that_pods_pull(
-    specs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    main(["show", "post-us-east-2", *folders(specs)])
-
-    registry = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
-    text = capsys.readouterr().out
-    for image in PROJECT_IMAGES:
-        assert f"{registry}/tandem-post-us-east-2-{image.name}:{image.tag()}" in text
-
-
-def test_show_names_no_image_that_the_environment_does_not_need(
-    specs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    main(["show", "--json", "dev-trn2-3xlarge", *folders(specs)])
-    (environment,) = json.loads(capsys.readouterr().out)["environments"]
-    assert {name for name in environment if name.endswith("_image")} == {
-        "tools_image",
-        "run_image",
-        "llmperf_image",
-    }
-    assert "dev-trn2-3xlarge-ImageLmEval" not in environment["stacks"]

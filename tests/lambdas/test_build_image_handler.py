@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -43,8 +41,6 @@ LOGS = {
     "streamName": "build/7",
     "deepLink": "https://console.example.com/log",
 }
-# what Lambda's Python brings: boto3 and what it stands on
-LIBRARIES = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3")
 
 
 def build(status: str, phase: str = "COMPLETED", **more: Any) -> dict[str, Any]:
@@ -364,30 +360,3 @@ def test_the_margin_covers_three_calls_and_every_try_to_answer(module: ModuleTyp
     )
 
     assert 3 * call_s + answer_s <= module.MARGIN_S
-
-
-def test_it_runs_where_there_is_nothing_but_the_standard_library_and_boto3(
-    aws: Aws, tmp_path: Path
-) -> None:
-    aws.answers = {"DescribeImages": [PRESENT]}
-    packages = Path(importlib.util.find_spec("boto3").origin).parents[1]  # type: ignore[union-attr,arg-type]
-    for name in LIBRARIES:
-        (tmp_path / name).symlink_to(packages / name)
-    code = (
-        f"import sys; sys.path[:0] = [{str(FILE.parent)!r}, {str(tmp_path)!r}]\nimport json,"
-        " handler, types\nhandler.handler(json.load(sys.stdin),"
-        " types.SimpleNamespace(get_remaining_time_in_millis=lambda: 900000))\nsys.exit(sorted(n"
-        " for n in ('pydantic', 'yaml', 'tandem', 'requests') if n in sys.modules) or 0)\n"
-    )
-
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-B", "-c", code],
-        input=json.dumps(event(aws)),
-        env=variables(aws),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", "Create: done\n")
-    assert [answer["Status"] for answer in aws.responses] == ["SUCCESS"]

@@ -102,11 +102,6 @@ def test_three_and_a_sentence_where_the_index_does_not_answer(tmp_path: Path) ->
     )
 
 
-def test_three_where_the_database_fails(tmp_path: Path, database: str) -> None:
-    done = run(lock(tmp_path, "broken==1.0"), "--osv-url", database)
-    assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
-
-
 def test_three_where_the_index_has_no_answer_for_a_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

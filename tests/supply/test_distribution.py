@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import subprocess
-import sys
 import tarfile
 import tomllib
 import zipfile
@@ -187,18 +186,6 @@ def test_a_light_command_answers(
     done = run("tandem", *words)
     assert (done.returncode, "Traceback" in done.stderr) == (exit_code, False), done.stderr
     assert answer in " ".join((done.stdout + done.stderr).split())
-
-
-def test_an_installed_show_prints_what_the_checkouts_own_prints(run: Run, tmp_path: Path) -> None:
-    words = ("show", "customer-keys", "--json", *FOLDERS)
-    of_checkout = subprocess.run(
-        [sys.executable, "-m", "tandem", *words],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(run("tandem", *words).stdout) == json.loads(of_checkout.stdout)
 
 
 @pytest.mark.parametrize(

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_path, read_lock, write_lock
-from supply.make_locks import GLIBC, TARGETS, is_marker_true, list_tags
+from supply.make_locks import GLIBC, TARGETS, is_marker_true
 
-# a GB each, for each target
-LARGE = {
-    "benchmarks/aiperf-requirements.in",
-    "benchmarks/guidellm-requirements.in",
-    "rehearsal/vllm_cpu/requirements.in",
-}
 Target = tuple[tuple[int, int], str]
-BIN = Path(sys.executable).parent
 pytestmark = [
     pytest.mark.proof,
     pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"3.{target[0][1]}-{target[1]}"),
@@ -35,41 +27,6 @@ def on(target: Target, source: Path) -> list[LockedPackage]:
         if is_marker_true(lock.marker, target)
     ]
     return [package for package in packages if package.name != "torch"]
-
-
-def test_pip_takes_every_file_of_every_lock_that_is_not_large(
-    tmp_path: Path, target: Target
-) -> None:
-    (major, minor), machine = target
-    platforms = dict.fromkeys(tag.platform for tag in list_tags(target) if tag.platform != "any")
-    words = [
-        "--dry-run",
-        "--no-deps",
-        "--require-hashes",
-        "--implementation",
-        "cp",
-        "--python-version",
-        f"{major}.{minor}",
-    ]
-    here = tmp_path / "requirements.txt"
-    for source in find_inputs():
-        if str(source.relative_to(ROOT)) in LARGE:
-            continue
-        write_lock(here, f"of {machine}", on(target, source))
-        command = [
-            str(BIN / "pip"),
-            "install",
-            "-qq",
-            *words,
-            *(f"--platform={name}" for name in platforms),
-        ]
-        done = subprocess.run(
-            [*command, f"--target={tmp_path / 't'}", "-r", str(here)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{source}: {done.stderr}"
 
 
 def test_every_lock_is_closed(tmp_path: Path, target: Target) -> None:

@@ -1,4 +1,4 @@
-"""Which files of a package a lock takes; test_lock_proofs.py asks pip and uv of them."""
+"""Which files of a package a lock takes; test_lock_proofs.py asks uv of them."""
 
 from __future__ import annotations
 

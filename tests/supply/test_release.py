@@ -64,13 +64,6 @@ def test_a_checkout_with_changes_is_refused(root: Path, capsys: pytest.CaptureFi
     assert "commit them first" in capsys.readouterr().err
 
 
-def test_nothing_unreleased_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (root / "CHANGELOG.md").write_text(CHANGELOG.replace("- new\n\n", ""))
-    commit(root)
-    assert release.main(["0.2.0"], root) == 2
-    assert "write what changed" in capsys.readouterr().err
-
-
 def test_stale_manifests_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         release,

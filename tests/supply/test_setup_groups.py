@@ -3,14 +3,13 @@ program imports it."""
 
 from __future__ import annotations
 
-import ast
 import importlib.metadata
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from closure import imported
 
 from supply.lock_file import ROOT, normalize_name, read_lock
 
@@ -37,15 +36,6 @@ def list_programs() -> list[Path]:
     return [*ROOT.glob("*.py"), *folders]
 
 
-def list_imported_modules(path: Path) -> Iterator[str]:
-    """Yield the first word of each module that a file imports, also inside its functions."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.partition(".")[0]
-
-
 def print_recipes(target: str) -> str:
     """Return what make would run for a target on a fresh clone."""
     command = ["make", "--dry-run", "--always-make", "--no-print-directory", target]
@@ -59,7 +49,7 @@ def test_no_program_imports_a_package_that_only_checks_have() -> None:
     owners = importlib.metadata.packages_distributions()
     faults = {}
     for path in list_programs():
-        modules = set(list_imported_modules(path)) - sys.stdlib_module_names
+        modules = {name.partition(".")[0] for name in imported(path)} - sys.stdlib_module_names
         if needed_names := {
             name
             for module in modules
