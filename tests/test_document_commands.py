@@ -342,14 +342,6 @@ def test_python_has_script_and_flags_of_the_command(words: tuple[str, ...]) -> N
     assert list_flags(words) - {"-m"} <= list_declared_flags(script)
 
 
-@pytest.mark.parametrize("words", select_commands("pytest"))
-def test_pytest_finds_files_of_the_command(words: tuple[str, ...]) -> None:
-    places = [
-        word for word in words if word.startswith("tests") and not PLACEHOLDER.fullmatch(word)
-    ]
-    assert [place for place in places if place not in list_committed()] == []
-
-
 # ---- flags that stand alone
 
 

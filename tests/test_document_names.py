@@ -3,8 +3,6 @@ declared as foreign."""
 
 from __future__ import annotations
 
-import ast
-import builtins
 import importlib.util
 import pkgutil
 import re
@@ -86,7 +84,6 @@ FOREIGN = {
 COMPOSED = (r"TANDEM_STANDIN_", r"_image$", r"_\d+$")
 FILE = re.compile(r"[\w-]+(?:\.[\w-]+)*\.(?:html|jsonl|json|md|py|toml|txt|yaml)\b")
 CALL = re.compile(r"(?:await )?[A-Za-z_][\w.]*\(.*\)$")
-ATTRIBUTE = re.compile(r"(?!Dockerfile)[A-Z][a-z]+\w*\.[a-z_]\w*$")  # of a class
 # snake_case, CamelCase, lowerCamel, CAPS_WITH_UNDERSCORE; a plain word of English is no name
 NAME = re.compile(r"(?<![\w/.<$-])[A-Za-z_]\w*(?:_\w+|[a-z][A-Z]\w*)")
 
@@ -105,6 +102,12 @@ def read_sources() -> dict[Path, str]:
     return {
         path: strip_prose(text) if path.suffix == ".py" else text for path, text in texts.items()
     }
+
+
+@cache
+def join_sources() -> str:
+    """Return the texts of all sources as one."""
+    return "\n".join(read_sources().values())
 
 
 @cache
@@ -191,7 +194,7 @@ def is_of_module(name: str) -> bool:
     modules = {f"{place}/{last}", f"{place}/{last}.py"} & list_committed()
     files = (ROOT / f"{place}.py", ROOT / place / "__init__.py")
     text = "".join(read_sources().get(file, "") for file in files)
-    sources = "\n".join(read_sources().values())
+    sources = join_sources()
     # the tables of an upgrade join by dots
     is_word = f'"{name}' in sources or f'"{name.replace(".", "/")}"' in sources
     return bool(modules) or re.search(rf"\b{last}\b", text) is not None or is_word
@@ -208,7 +211,7 @@ def test_a_file_in_code_type_exists(path: Path) -> None:
         if re.search(r"^[a-z]", name)
     }
     own = {name for block in list_blocks(path, "") for name in FILE.findall(block)}
-    sources = "\n".join(read_sources().values())
+    sources = join_sources()
     patterns = {
         name: re.sub(r"\\-\d+", r"-\\S+", re.escape(name)) for name in spans - own - FOREIGN.keys()
     }
@@ -222,7 +225,7 @@ def test_a_path_or_image_stands_in_a_program(path: Path) -> None:
         re.fullmatch(r"(?:(?:GET|PUT|POST|DELETE) )?(/[a-z_][\w./-]*)", span)
         for span in list_spans(path)
     ]
-    sources = "\n".join(read_sources().values())
+    sources = join_sources()
     # /aws/: a log group
     paths = {match[1] for match in spans if match and not re.search("[A-Z]|^/aws/", match[1])}
     assert {place for place in paths if place not in sources} == set()
@@ -266,103 +269,3 @@ def test_a_path_of_a_key_is_one_of_a_schema(path: Path) -> None:
         for key in re.findall(rf"(?<![\w./-])(?:{sections})\.[\w.]*\w(?![\w.]*/)", span)
     }
     assert {key for key in paths if key not in list_key_paths()} == set()
-
-
-# ---- calls
-
-
-@cache
-def find_definitions(name: str) -> list[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Return the classes and functions of this name."""
-    pattern = re.compile(rf"^ *(?:class|def|async def) {name}\b", flags=re.MULTILINE)
-    files = [
-        path
-        for path, text in read_sources().items()
-        if path.suffix == ".py" and pattern.search(text)
-    ]
-    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text()))]
-    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return [node for node in nodes if isinstance(node, kinds) and node.name == name]
-
-
-def list_members(definition: ast.ClassDef) -> set[str]:
-    """Return fields, properties and methods of a class and its bases."""
-    fields = [node.target for node in definition.body if isinstance(node, ast.AnnAssign)]
-    methods = {
-        node.name
-        for node in definition.body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
-    members = methods | {field.id for field in fields if isinstance(field, ast.Name)}
-    for base in definition.bases:
-        for member in find_definitions(base.id) if isinstance(base, ast.Name) else []:
-            members |= list_members(member) if isinstance(member, ast.ClassDef) else set()
-    return members
-
-
-def list_parameters(definition: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """Return what a call may name: a function's parameters, a class's fields or those of its
-    `__init__`."""
-    if isinstance(definition, ast.ClassDef):
-        starts = [
-            node
-            for node in definition.body
-            if isinstance(node, ast.FunctionDef) and node.name == "__init__"
-        ]
-        return list_members(definition) | {
-            name for start in starts for name in list_parameters(start)
-        }
-    arguments = definition.args
-    return {
-        argument.arg
-        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    }
-
-
-def parse_code(code: str) -> ast.AST | None:
-    """Return the tree of a span or a block of Python; None where it is none."""
-    try:
-        return ast.parse(code.removeprefix("await "))
-    except SyntaxError:
-        return None
-
-
-def list_faults(tree: ast.AST, *, names_parameters: bool) -> Iterator[str]:
-    """Yield each call of something that nobody defines, or with a parameter that it does not have.
-
-    Args:
-        tree: of the code.
-        names_parameters: whether a bare word as argument is the parameter's name, as in a table of
-            a page.
-    """
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and ATTRIBUTE.match(ast.unparse(node)):
-            definitions = find_definitions(ast.unparse(node.value))
-            classes = [kind for kind in definitions if isinstance(kind, ast.ClassDef)]
-            if not any(node.attr in list_members(kind) for kind in classes):
-                yield ast.unparse(node)
-        if isinstance(node, ast.Call) and not is_taken(node, names_parameters=names_parameters):
-            yield ast.unparse(node)
-
-
-def is_taken(call: ast.Call, *, names_parameters: bool) -> bool:
-    """Return whether some definition of the called name takes the arguments."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if name in dir(list) or name in dir(builtins):
-        return True
-    keywords = {keyword.arg for keyword in call.keywords if keyword.arg}
-    if names_parameters:
-        keywords |= {argument.id for argument in call.args if isinstance(argument, ast.Name)}
-    return any(keywords <= list_parameters(definition) for definition in find_definitions(name))
-
-
-@pytest.mark.parametrize("path", CURRENT, ids=name_page)
-def test_a_call_in_code_type_fits_its_definition(path: Path) -> None:
-    spans = [span for span in list_spans(path) if CALL.match(span) or ATTRIBUTE.match(span)]
-    calls = [tree for span in spans if (tree := parse_code(span)) is not None]
-    faults = [fault for tree in calls for fault in list_faults(tree, names_parameters=True)]
-    for block in list_blocks(path, "python") if path.name not in EXECUTED else []:
-        tree = parse_code(block)
-        assert tree is not None, block
-        faults += list_faults(tree, names_parameters=False)
-    assert faults == []

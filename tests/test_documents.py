@@ -123,19 +123,6 @@ def test_the_site_leads_to_every_page_and_reference() -> None:
     assert sorted(places) == sorted(name_page(path).removeprefix("docs/") for path in pages)
 
 
-def test_the_site_begins_with_what_tandem_is() -> None:
-    sentences = [
-        re.sub(r"\s+", " ", (ROOT / page).read_text())
-        .partition(" Tandem runs ")[2]
-        .partition(".")[0]
-        for page in ("README.md", "docs/README.md")
-    ]
-    index = (ROOT / "docs/README.md").read_text().split("\n\n")
-
-    assert sentences[0] == sentences[1] != ""
-    assert index[1].startswith("Tandem runs ")
-
-
 def test_the_search_of_the_site_needs_no_server() -> None:
     settings = yaml.safe_load((ROOT / "supply/site/mkdocs.yml").read_text())
     scripts = settings["extra"]["polyfills"]
@@ -147,8 +134,3 @@ def test_the_search_of_the_site_needs_no_server() -> None:
     assert any("iframe-worker" in script for script in scripts), (
         "the plugin would add one of unpkg.com"
     )
-
-
-@pytest.mark.parametrize("page", ["docs/README.md", "README.md", "docs/architecture.md"])
-def test_readers_are_led_to_the_glossary(page: str) -> None:
-    assert "glossary.md)" in (ROOT / page).read_text()

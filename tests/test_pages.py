@@ -22,14 +22,6 @@ def test_every_key_is_a_row_with_its_meaning(name: str) -> None:
     assert [key.path for key in keys if f"| `{key.path}` |" not in PAGES[name]] == ["name"]
 
 
-def test_a_row_says_type_limits_default_and_meaning() -> None:
-    row = (
-        "| `capacity.nodes` | a whole number, from 1 to 64 | 1 | most nodes the fleet may ever"
-        " have |"
-    )
-    assert row in PAGES["reference/environment.md"]
-
-
 def test_a_stale_page_is_named_or_written(tmp_path: Path) -> None:
     assert write_pages({"page.md": "new"}, tmp_path, ["--check"]) == 1
     assert list(tmp_path.iterdir()) == []
