@@ -70,16 +70,3 @@ def test_rbac_allows_exactly_the_page(environment: str, kind: ClusterKind) -> No
 @pytest.mark.parametrize("kind", CLUSTER_KINDS)
 def test_people_change_nothing(environment: str, kind: ClusterKind) -> None:
     assert {verb for _, verb, _, _ in rights_by_rbac(environment, kind)} == {"get", "list", "watch"}
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_no_rule_holds_a_wildcard(environment: str) -> None:
-    roles = [body for body in everything(environment) if body["kind"] in {"Role", "ClusterRole"}]
-    assert roles != []
-    assert "*" not in {
-        text
-        for role in roles
-        for rule in role["rules"]
-        for texts in rule.values()
-        for text in texts
-    }

@@ -12,18 +12,14 @@ from chart_cases import (
     ENVIRONMENTS,
     EXPERIMENTS,
     HOSTED,
-    container,
     flag,
-    key_reference,
     render_charts,
     stages,
-    templates,
 )
 
 from charts import build_charts
 from charts.compile import TRANSFER_S
 from tandem.artifacts.driver.program import LINGER_TIMEOUT_S
-from tandem.declarations import names
 from tandem.declarations.experiment import CompileSettings, Experiment
 
 Spec = dict[str, Any]
@@ -93,31 +89,6 @@ def test_each_wait_is_longer_than_what_it_waits_for(environment: str, experiment
             < int(flag(steps(spec)["upload"]["args"], "--patience-s"))
             < TRANSFER_S
         )
-
-
-@each_experiment
-def test_a_compile_has_the_key_the_devices_and_the_paths_of_its_server(
-    environment: str, experiment: str
-) -> None:
-    serve = stages(environment, experiment)["serve"]
-    for _, spec, first in jobs(environment, experiment):
-        result = steps(spec)
-        server = templates(serve)[first]["spec"]
-        keys = [
-            key_reference(item)
-            for item in (result["fetch"], result["upload"], *server["initContainers"])
-        ]
-        mine, theirs = (
-            {mount["mountPath"] for mount in item["volumeMounts"]}
-            for item in (result["compile"], container(serve, first))
-        )
-
-        assert keys == [keys[0]] * 3
-        assert spec["resourceClaims"] == server["resourceClaims"]
-        assert [name for name, item in result.items() if "claims" in item["resources"]] == [
-            "compile"
-        ]
-        assert {names.MODELS_MOUNT, names.ARTIFACT_MOUNT} <= mine & theirs
 
 
 def test_a_compile_takes_what_a_server_takes_unless_told_otherwise() -> None:

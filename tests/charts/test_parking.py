@@ -3,7 +3,6 @@ broken."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -17,45 +16,35 @@ from chart_cases import (
     templates,
 )
 
+from rehearsal.cluster.scheduling import NodeRoom, find_obstacle
 from tandem.declarations import names
 
 Pod = dict[str, Any]
 TAINT = {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NoSchedule"}
 
 
-@dataclass(frozen=True)
-class Node:
-    labels: dict[str, str]
-    taints: list[dict[str, str]] = field(default_factory=list)
-
-
-def fits(pod: Pod, node: Node) -> bool:
-    """The scheduler's filters NodeAffinity (nodeSelector) and TaintToleration.
-
-    Source: kubernetes.io docs/concepts/scheduling-eviction, assign-pod-node and
-    taint-and-toleration.
-    """
-    is_selected = pod.get("nodeSelector", {}).items() <= node.labels.items()
-    return is_selected and all(
-        tolerated(pod, taint) for taint in node.taints if taint["effect"] != "PreferNoSchedule"
+def build_node(labels: dict[str, str]) -> NodeRoom:
+    """An accelerator node that serves, with these labels."""
+    conditions = [{"type": "Ready", "status": "True"}]
+    return NodeRoom(
+        {
+            "metadata": {"name": "node", "labels": labels},
+            "spec": {"taints": [TAINT]},
+            "status": {"conditions": conditions},
+        }
     )
 
 
-def tolerated(pod: Pod, taint: dict[str, str]) -> bool:
-    return any(
-        toleration.get("key") in (None, taint["key"])
-        and toleration.get("effect") in (None, taint["effect"])
-        and (toleration.get("operator") == "Exists" or toleration.get("value") == taint["value"])
-        for toleration in pod.get("tolerations", [])
-    )
+def fits(pod: Pod, node: NodeRoom) -> bool:
+    return not find_obstacle({"spec": pod}, node, {})
 
 
-def raised(environment: str, experiment: str, *variants: str) -> Node:
+def raised(environment: str, experiment: str, *variants: str) -> NodeRoom:
     """An accelerator node that was raised for these variants of one experiment."""
     result = {item.name: item for item in EXPERIMENTS[experiment].all_variants()}
     own = {names.raise_label(result[name]): experiment for name in variants}
     kind = {"node.kubernetes.io/instance-type": ENVIRONMENTS[environment].capacity.instance_type}
-    return Node(labels=kind | own, taints=[TAINT])
+    return build_node(kind | own)
 
 
 def pods(environment: str) -> dict[tuple[str, str], Pod]:
@@ -76,10 +65,10 @@ def compiles(environment: str, experiment: str) -> dict[str, Pod]:
     }
 
 
-def raised_to_compile(environment: str, experiment: str) -> Node:
+def raised_to_compile(environment: str, experiment: str) -> NodeRoom:
     label, value = names.compile_label(EXPERIMENTS[experiment])
     kind = {"node.kubernetes.io/instance-type": ENVIRONMENTS[environment].capacity.instance_type}
-    return Node(labels=kind | {label: value}, taints=[TAINT])
+    return build_node(kind | {label: value})
 
 
 SERVERS = [

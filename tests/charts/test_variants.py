@@ -151,16 +151,3 @@ def test_two_versions_of_a_runtime_stand_side_by_side() -> None:
     ]
 
     assert (mine & theirs, digests[0] & digests[1]) == (set(), set())
-
-
-def test_a_chart_that_treats_one_variant_otherwise_is_found_out() -> None:
-    experiment = EXPERIMENTS["post"]
-    bodies = copy.deepcopy(stages("post-us-east-2", "post")["serve"])
-    for name, template in templates(bodies).items():
-        if find(experiment, name).mode != "none":
-            (server, *_) = template["spec"]["containers"]
-            server["env"].append(
-                {"name": "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "value": "2"}
-            )
-
-    assert compare(bodies, experiment, "qwen-vllm", "qwen-sd-vllm") != set()
