@@ -1,5 +1,5 @@
-"""Played builds and a repository's refusals, beyond plain MiniStack; whole deploys are in
-test_image_deploy.py."""
+"""Played builds and a repository's refusals, beyond plain MiniStack; test_rehearsal.py has whole
+deploys."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def project(endpoint):
     endpoint.client("ecr").create_repository(
         repositoryName="played", imageTagMutability="IMMUTABLE"
     )
-    endpoint.client("logs").create_log_group(logGroupName="/aws/codebuild/played")
+    for name in ("played", "broken"):
+        endpoint.client("logs").create_log_group(logGroupName=f"/aws/codebuild/{name}")
     endpoint.client("codebuild").create_project(**PROJECT)
     return endpoint.client("codebuild")
 
@@ -80,6 +81,29 @@ def test_a_tag_is_pushed_once(endpoint, start_build):
 
 def test_two_starts_with_one_token_are_one_build(start_build):
     assert start_build(idempotencyToken="t")["id"] == start_build(idempotencyToken="t")["id"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("--build-arg BASE_IMAGE=registry.invalid/base --file Dockerfile", "no such host"),
+        ("--file Containerfile", "open Containerfile: no such file"),
+    ],
+)
+def test_a_build_that_cannot_be_names_its_phase_in_its_log(endpoint, project, options, reason):
+    spec = f"phases: {{build: {{commands: [docker build {options} .]}}}}"
+    source = {**PROJECT["source"], "buildspec": spec}
+    project.create_project(**{**PROJECT, "name": "broken", "source": source})
+    build = project.start_build(projectName="broken")["build"]
+    wait_for_end(project, [build["id"]])
+
+    logs = project.batch_get_builds(ids=[build["id"]])["builds"][0]["logs"]
+    events = endpoint.client("logs").get_log_events(
+        logGroupName=logs["groupName"], logStreamName=logs["streamName"]
+    )["events"]
+    project.delete_project(name="broken")
+
+    assert any(reason in event["message"] for event in events)
 
 
 @pytest.mark.parametrize(

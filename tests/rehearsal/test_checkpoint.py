@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 
 import pytest
 from safetensors import deserialize
@@ -29,17 +28,6 @@ def test_every_tensor_is_read_back_with_its_shape_and_type(tmp_path):
     }
 
     assert read == {name: (shape, "BF16") for name, shape in checkpoint.tensors().items()}
-
-
-def test_the_index_tells_where_each_tensor_is(tmp_path):
-    RandomCheckpoint().write(tmp_path)
-    index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
-    file_names = {
-        name: path.name for path in tmp_path.glob("*.safetensors") for name in tensors(path)
-    }
-
-    assert index["weight_map"] == file_names
-    assert len(set(file_names.values())) == 4
 
 
 def test_the_same_seed_gives_the_same_bytes(tmp_path):

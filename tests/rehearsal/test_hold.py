@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
 RARER_TYPES = {
     "AWS::Lambda::LayerVersion",  # needs an archive: below
-    "Custom::TandemImage",  # needs a source to build: test_image_deploy.py
+    "Custom::TandemImage",  # needs a source to build: test_rehearsal.py
 }
 
 

@@ -30,22 +30,3 @@ def test_a_deleted_network_leaves_nothing(endpoint, deploy, delete, check_resour
     assert address not in {
         item["AllocationId"] for item in endpoint.client("ec2").describe_addresses()["Addresses"]
     }
-
-
-def test_a_changed_flow_log_is_replaced(endpoint, deploy, check_resources):
-    def logs(traffic):
-        properties = {
-            "ResourceId": {"Ref": "Vpc"},
-            "ResourceType": "VPC",
-            "TrafficType": traffic,
-            "LogGroupName": "flows",
-        }
-        return {**NETWORK, "Log": {"Type": "AWS::EC2::FlowLog", "Properties": properties}}
-
-    stack = deploy(logs("ALL"))
-    first = check_resources(stack.name)["Log"].physical_id
-    deploy(logs("REJECT"), stack.name, update=True)
-    second = check_resources(stack.name)["Log"]
-
-    ids = {item["FlowLogId"] for item in endpoint.client("ec2").describe_flow_logs()["FlowLogs"]}
-    assert (second.differences, second.physical_id in ids, first in ids) == ((), True, False)

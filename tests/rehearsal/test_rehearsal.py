@@ -1,12 +1,13 @@
-"""The steps of a rehearsal with the real CDK CLI: on a small app; `make proof` has the real app and
-a whole life."""
+"""The steps of a rehearsal, whose deploys are played; `make proof` has the real CDK CLI with the real
+app."""
 
 from __future__ import annotations
 
-import shlex
 import shutil
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -26,49 +27,40 @@ from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, create_sandbox
 from rehearsal.aws.template_check import ResourceCheck
 
 ROOT = Path(__file__).parents[2]
-SMALL = shlex.join([sys.executable, str(Path(__file__).parent / "small_app.py")])
 
 
-@pytest.fixture(scope="module")
-def play(endpoint, tmp_path_factory):
-    """The steps of a small environment of its own name, on the running endpoint."""
+class PlayedCdk:
+    """What the CDK CLI does at an endpoint: each deploy makes or updates these stacks."""
 
-    def act(name: str, faults: str = "") -> RehearsalSteps:
-        work = tmp_path_factory.mktemp(name)
-        files = work / "declared"
+    def __init__(self, deploy: Callable[..., SimpleNamespace], *deploys: dict[str, Any]) -> None:
+        self.deploy_stack = deploy
+        self.deploys = iter(deploys)
+        self.names: set[str] = set()
+
+    def deploy(self) -> None:
+        for name, resources in next(self.deploys).items():
+            self.deploy_stack(resources, name, update=name in self.names)
+            self.names.add(name)
+
+
+def bucket(**properties: Any) -> dict[str, Any]:
+    return {"Bucket": {"Type": "AWS::S3::Bucket", "Properties": properties}}
+
+
+@pytest.fixture
+def play(endpoint, deploy, tmp_path):
+    """The steps of an environment of its own name, whose deploys are these."""
+
+    def act(name: str, *deploys: dict[str, Any]) -> RehearsalSteps:
+        files = tmp_path / "declared"
         files.mkdir()
         shutil.copy(ROOT / "environments" / "post-us-east-2.yaml", files / f"{name}.yaml")
-        sandbox = create_sandbox(name, files, ROOT / "experiments", work)
-        # another module's tests have the bucket of the default one
-        sandbox.edit(lambda document: document.update(bootstrap={"qualifier": "small"}))
-        cdk = CdkCli(
-            endpoint=endpoint, sandbox=sandbox, work_folder=work, app_command=f"{SMALL} {faults}"
-        )
+        sandbox = create_sandbox(name, files, ROOT / "experiments", tmp_path)
         result = RehearsalResult(environment=name, account=FICTITIOUS_ACCOUNT, region="us-east-2")
+        cdk = PlayedCdk(deploy, *deploys)
         return RehearsalSteps(endpoint=endpoint, sandbox=sandbox, cdk=cdk, result=result)
 
     return act
-
-
-@pytest.fixture(scope="module")
-def deployment(play):
-    """The steps of an environment that is deployed as its templates say, and its stacks."""
-    steps = play("changed")
-    steps.bootstrap()
-    steps.deploy()
-    steps.check_resources()
-    return steps, list_kinds(steps.result)
-
-
-@pytest.fixture(scope="module")
-def drifted_steps(deployment):
-    """The same steps, after a person changed the bucket; no test repairs it."""
-    steps, _ = deployment
-    steps.endpoint.client("s3").put_bucket_versioning(
-        Bucket=f"tandem-changed-{FICTITIOUS_ACCOUNT}",
-        VersioningConfiguration={"Status": "Suspended"},
-    )
-    return steps
 
 
 def rehearse() -> RehearsalResult:
@@ -90,14 +82,6 @@ def list_kinds(result: RehearsalResult) -> set[str]:
     return {item.stack.rpartition("-")[2] for item in result.resources}
 
 
-@pytest.mark.endpoint
-@pytest.mark.xdist_group("endpoint")
-def test_an_app_is_bootstrapped_deployed_and_held(deployment):
-    """The short form: what it deploys is small; templates of the real app are in tests/stacks."""
-    _, kinds = deployment
-    assert kinds == {"Network", "Artifacts", "Cluster", "Fleet"}
-
-
 @pytest.mark.proof
 @pytest.mark.cdk
 @pytest.mark.endpoint
@@ -107,45 +91,29 @@ def test_the_real_app_is_bootstrapped_deployed_and_held():
     assert {"Network", "ImageLmEval", "Cluster", "Guard", "Fleet", "Workloads"} <= kinds
 
 
-@pytest.mark.proof
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
-@pytest.mark.parametrize(
-    ("name", "fault", "step", "words"),
-    [
-        ("leaky", "leaky", "renew", r"must change leaky-Fleet alone, it changed \['leaky-Network'"),
-        (
-            "open",
-            "unprotected",
-            "refuse_destroy",
-            r"not complete: \{'open-Cluster': 'DELETE_FAILED'\}",
-        ),
-    ],
-)
-def test_a_renewal_of_another_stack_and_stacks_that_anybody_may_destroy_fail(
-    play, name, fault, step, words
-):
-    steps = play(name, fault)
+def test_a_resource_that_differs_fails_its_step_by_name(play):
+    steps = play("drifted", {"drifted-Artifacts": bucket(BucketName="drifted-bucket")})
     steps.deploy()
-    with pytest.raises(MissingEffectError, match=words):
-        getattr(steps, step)()
+    matching = steps.check_resources()
+    steps.endpoint.client("s3").delete_bucket(Bucket="drifted-bucket")
+
+    with pytest.raises(MissingEffectError, match=r"drifted-Artifacts Bucket \(AWS::S3::Bucket\)"):
+        steps.check_resources()
+    assert matching == "1 resources, 1 properties as the templates say"
 
 
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
-def test_a_resource_that_differs_fails_its_step_by_name(drifted_steps):
-    with pytest.raises(
-        MissingEffectError, match=r"changed-Artifacts Bucket \(AWS::S3::Bucket\): VersioningConf"
-    ):
-        drifted_steps.check_resources()
+def test_a_renewal_that_changes_another_stack_fails(play):
+    plain = {f"leaky-{kind}": bucket() for kind in ("Fleet", "Network")}
+    tags = [{"Key": "leak", "Value": "cr-1"}]
+    steps = play("leaky", plain, dict.fromkeys(plain, bucket(Tags=tags)))
+    steps.deploy()
 
-
-@pytest.mark.endpoint
-@pytest.mark.xdist_group("endpoint")
-def test_a_change_of_the_app_is_a_difference(drifted_steps):
-    drifted_steps.sandbox.renew_reservation()
-    with pytest.raises(CdkError, match=r"(?s)cdk diff ended with code 1.*CapacityReservationId"):
-        drifted_steps.diff()
+    with pytest.raises(MissingEffectError, match=r"must change leaky-Fleet alone, it changed \["):
+        steps.renew()
 
 
 def test_a_missing_cli_is_said(monkeypatch, tmp_path):

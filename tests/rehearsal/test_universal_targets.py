@@ -139,13 +139,6 @@ def strict(enforcing):
 # firing
 
 
-def test_a_due_schedule_terminates_the_fleet(scene):
-    scene.schedule()
-    scene.pass_time(61)
-    assert until(scene.states, []) == []
-    assert scene.size() == 0
-
-
 # the words
 
 

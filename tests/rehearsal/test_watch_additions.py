@@ -144,19 +144,6 @@ def test_a_muted_composite_is_in_alarm_and_tells_nobody(endpoint, deploy, inbox,
 
 
 @pytest.mark.parametrize(
-    ("waits", "reason"),
-    [
-        (("ActionsSuppressorWaitPeriod",), "takes a WaitPeriod"),
-        (("ActionsSuppressorWaitPeriod", "ActionsSuppressorExtensionPeriod"), "does not exist"),
-    ],
-)
-def test_rejects_a_suppressor_that_cannot_mute(deploy, name, waits, reason):
-    more = {"ActionsSuppressor": "nobody", **dict.fromkeys(waits, 60)}
-    stack = deploy(pair(name, "arn:aws:sns:us-east-2:222233334444:t", **more))
-    assert reason in str(stack.reasons)
-
-
-@pytest.mark.parametrize(
     "body",
     ["{", '{"start": "-P1D"}', json.dumps({"widgets": [{}] * 501})],
     ids=["no-json", "no-widgets", "501-widgets"],

@@ -176,18 +176,6 @@ def test_a_fault_answers_as_often_as_ordered(conversation):
     assert conversation.hold(talk) == [503, 503, 200]
 
 
-def test_a_throttled_call_is_plain_text(conversation):
-    conversation.server.faults.append(ClusterFault(429))
-    assert conversation.ask("GET", JOBS) == (429, "Too many requests, please try again later.\n")
-
-
-def test_unauthorized_call_is_recorded():
-    conversation = Conversation(secret=RUNNER)
-    conversation.ask("GET", JOBS)
-    ((user, _, status),) = conversation.server.calls
-    assert (user, status) == ("system:anonymous", 401)
-
-
 def test_account_without_a_binding_is_forbidden():
     conversation = Conversation(secret=RUNNER)
     conversation.server._find_account = lambda _: "other"

@@ -163,31 +163,3 @@ def test_drained_pod_goes_with_its_grace_and_its_successor_waits(world):
     (successor,) = world.pods
     assert (world.find_first(), successor["status"]["phase"]) == (None, "Pending")
     assert "unschedulable" in world.find_condition(successor, "PodScheduled")["message"]
-
-
-def test_drain_leaves_pods_of_daemon_sets(world):
-    owner = {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "name": "agent",
-        "uid": world.node["metadata"]["uid"],
-    }
-    body = {
-        "metadata": {"name": "agent", "ownerReferences": [owner]},
-        "spec": {"nodeName": "old", "containers": []},
-    }
-    world.store.create_object("pods", "kube-system", body)
-    world.cluster.drain_node("old")
-    assert (
-        "deletionTimestamp"
-        not in world.store.get_object("pods", "kube-system", "agent")["metadata"]
-    )
-
-
-def test_uncordoned_node_takes_pods_again(world):
-    world.cluster.drain_node("old")
-    world.wait(10)
-    world.store.patch_object("nodes", "", "old", {"spec": {"unschedulable": None}})
-    world.wait(2)
-    assert [pod["status"]["phase"] for pod in world.pods] == ["Running"]
-    assert world.list_taints() == []

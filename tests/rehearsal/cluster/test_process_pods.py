@@ -3,7 +3,6 @@ stops."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -112,10 +111,6 @@ def is_ready(status: dict[str, Any]) -> bool:
     )
 
 
-def show(expression: str) -> str:
-    return f"import json, os, sys; print(json.dumps({expression}))"
-
-
 def test_init_containers_run_one_after_another_and_first(live):
     mount = [{"name": "work", "mountPath": "/work"}]
     boxes = [
@@ -155,27 +150,6 @@ def test_a_crash_loop_is_told(live):
     row = status["containerStatuses"][0]
     last_code = row["lastState"]["terminated"]["exitCode"]
     assert (row["state"]["waiting"]["reason"], last_code) == ("CrashLoopBackOff", 1)
-
-
-def test_variables_come_from_the_pod_and_from_config_maps(live):
-    live.store.create_object(
-        "configmaps", "post", {"metadata": {"name": "map"}, "data": {"key": "of the map"}}
-    )
-    label = "metadata.labels['batch.kubernetes.io/job-name']"
-    env = [
-        {"name": "JOB", "valueFrom": {"fieldRef": {"fieldPath": label}}},
-        {"name": "UID_", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
-        {"name": "MAP", "valueFrom": {"configMapKeyRef": {"name": "map", "key": "key"}}},
-        {"name": "BOTH", "value": "$(JOB)-$(MISSING)"},
-    ]
-    program = show("[os.environ[name] for name in ('JOB', 'UID_', 'MAP', 'BOTH')] + [sys.argv[1]]")
-    live.start(
-        {"args": ["-c", program, "$(JOB)"], "env": env},
-        labels={"batch.kubernetes.io/job-name": "stage-1"},
-    )
-    live.until(is_over)
-    uid = live.store.get_object("pods", "post", "pod")["metadata"]["uid"]
-    assert json.loads(live.log()) == ["stage-1", uid, "of the map", "stage-1-$(MISSING)", "stage-1"]
 
 
 def add_service(live: LiveCluster) -> int:
