@@ -15,9 +15,7 @@ from typing import Any
 
 import cdk8s
 import pytest
-import yaml
 from cdk8s_plus_36 import k8s
-from chart_cases import DECLARED, render_tree
 from kubectl_program import unpack_kubectl
 
 from charts.chart import TandemChart, write_yaml
@@ -98,32 +96,6 @@ def decode(kubectl: Path, path: Path) -> list[Object]:
         objects.append(body)
         at = end + len(done.stdout[end:]) - len(done.stdout[end:].lstrip())
     return objects
-
-
-def list_written(environment: str) -> dict[Path, str]:
-    return {
-        path: text
-        for path, text in render_tree(environment).items()
-        if path.name != "kustomization.yaml"
-    }
-
-
-def identify(body: Object) -> tuple[str, str, str, str]:
-    metadata = body["metadata"]
-    return body["apiVersion"], body["kind"], metadata.get("namespace", ""), metadata["name"]
-
-
-@pytest.mark.parametrize("environment", DECLARED)
-def test_kubectl_decodes_every_manifest_as_it_is_meant(
-    environment: str, kubectl: Path, tmp_path: Path
-) -> None:
-    expected: list[Object] = []
-    for path, text in list_written(environment).items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-        expected += yaml.safe_load_all(text)
-
-    assert sorted(decode(kubectl, tmp_path), key=identify) == sorted(expected, key=identify)
 
 
 def decode_texts(kubectl: Path, folder: Path, texts: list[str]) -> list[str]:

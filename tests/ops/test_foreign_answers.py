@@ -97,17 +97,6 @@ def test_foreign_answer_is_an_external_fault(
             assert "failed at every try (502" in failure.value.problem, name
 
 
-def test_an_object_may_be_a_page(proxy: Proxy) -> None:
-    proxy.answer = lambda _: (200, PAGES["page"])
-
-    assert (
-        call_operation(create_client(SPOT, "s3"), "GetObject", "home", Bucket="b-b", Key="k")[
-            "Body"
-        ].read()
-        == PAGES["page"]
-    )
-
-
 def test_a_server_that_fails_with_a_page_is_asked_again(proxy: Proxy) -> None:
     answers = iter([(503, PAGES["page"]), (200, b'{"Schedules": []}')])
     proxy.answer = lambda _: next(answers)
@@ -136,12 +125,3 @@ def test_a_list_whose_token_repeats_ends_with_a_sentence(proxy: Proxy) -> None:
 
     assert failure.value.exit_code == 3
     assert len(proxy.requests) == 2
-
-
-def test_rows_of_every_page_come_in_their_order(proxy: Proxy) -> None:
-    pages = {"": schedule("a", "1"), "1": schedule("b", "2"), "2": schedule("c")}
-    proxy.answer = lambda status: (200, pages[status.get("NextToken", "")])
-    rows = list(
-        iterate_rows(create_client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home")
-    )
-    assert [row["Name"] for row in rows] == ["a", "b", "c"]

@@ -184,32 +184,6 @@ def test_an_auto_scaling_group_at_0_ends_its_instances_while_eks_refuses(endpoin
     assert fleet.size() == 0
 
 
-def test_what_eks_ignores_is_refilled_until_launches_are_suspended(endpoint, group):
-    fleet = group()
-    fleet.raise_to(1)
-    endpoint.set_fleet(replace(QUICK, ignores_request=True))
-    fleet.scale(0)
-
-    def ended():
-        alive = [
-            instance["InstanceId"]
-            for instance in fleet.instances()
-            if instance["State"]["Name"] == "running"
-        ]
-        fleet.ec2.terminate_instances(InstanceIds=alive)
-        time.sleep(0.2)
-        return until(fleet.states, ["running"])
-
-    states = [ended(), ended()]
-    held(fleet, "Launch")
-    resized(fleet, MinSize=0, DesiredCapacity=0)
-
-    assert states == [["running"], ["running"]]
-    assert until(fleet.states, []) == []
-    time.sleep(0.3)
-    assert fleet.states() == []
-
-
 # deletion
 
 

@@ -84,17 +84,3 @@ def test_what_an_environment_takes_as_given_is_made(endpoint, sandbox):
     assert endpoint.client("iam").get_policy(
         PolicyArn=f"arn:aws:iam::{FICTITIOUS_ACCOUNT}:policy/Boundary"
     )
-
-
-@pytest.mark.endpoint
-@pytest.mark.xdist_group("endpoint")
-def test_a_customers_key_is_made_and_written_down(endpoint, sandbox):
-    key = f"arn:aws:kms:us-east-2:{FICTITIOUS_ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"
-    sandbox.edit(lambda document: document.update(artifacts={"kms_key_arn": key}))
-
-    create_prerequisites(sandbox, endpoint.client)
-
-    key_row = endpoint.client("kms").describe_key(KeyId=sandbox.environment.artifacts.kms_key_arn)[
-        "KeyMetadata"
-    ]
-    assert (key_row["Arn"] == key, key_row["KeyState"]) == (False, "Enabled")

@@ -16,9 +16,9 @@ from assemblies import (
     wide_experiment,
 )
 
-import app
 from stacks import dashboards
 from stacks.observability import ObservabilityStack
+from stacks.stack import TemplateLimitError
 from tandem.cli.monitoring_cost import build_scope
 from tandem.declarations.environment import Environment, ReferenceRun, ReferenceValue
 from tandem.declarations.experiment import Experiment
@@ -57,13 +57,10 @@ class TestLimits:
         assert len(result["Resources"]) <= 500
         assert len(json.dumps(result)) < 1_000_000  # CloudFormation user guide, quotas
 
-    def test_a_dashboard_beyond_a_limit_is_told_in_a_line_by_the_app(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    def test_a_dashboard_beyond_a_limit_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(dashboards, "MAX_WIDGETS", 20)
-        monkeypatch.setenv("CDK_OUTDIR", str(tmp_path))
-
-        assert app.main(["-c", "env=dev-trn2-3xlarge"]) == 2
-
-        result = "widgets, captions counted; at most 20; host fewer experiments"
-        assert result in " ".join(capsys.readouterr().err.split())
+        place = environment(HOME)
+        with pytest.raises(TemplateLimitError, match="at most 20; host fewer experiments"):
+            alone(place, tmp_path, hosted(place))

@@ -206,23 +206,6 @@ def test_foreign_node_group_in_the_cluster_is_left(small):
     assert world.client("eks").list_nodegroups(clusterName=cluster)["nodegroups"] == ["theirs"]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "says"), [(0, "Another tool made them"), (1, "whoever made it removes it first")]
-)
-def test_foreign_node_group_of_the_fleets_name_stops_a_teardown(small, nodes, says):
-    world = small().deploy(("Artifacts", "Guard", "Cluster"))
-    world.client("eks").create_nodegroup(
-        clusterName=names.cluster_name(world.environment),
-        nodegroupName=names.node_group_name(world.environment),
-        subnets=["subnet-1"],
-        nodeRole="arn:aws:iam::222233334444:role/x",
-        scalingConfig={"minSize": 0, "desiredSize": nodes, "maxSize": 1},
-    )
-
-    with pytest.raises(InputError, match=says):
-        survey_teardown(world.account(), gitops_gone=False)
-
-
 def test_a_protected_cluster_without_our_tag_keeps_its_protection(small):
     world = small().deploy(("Artifacts",))
     world.create("Cluster", {"Role": templates(world.environment)["Cluster"]["Role"]}, world.name)
