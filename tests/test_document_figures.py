@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from document_text import BLOCK, CURRENT, ROOT, name_page
+from document_text import CURRENT, ROOT, name_page
 
 from rehearsal.aws.fleet_behavior import FleetBehavior
 from rehearsal.cluster.timing import ClusterTiming
@@ -251,15 +251,6 @@ STATED: list[tuple[str, str, object]] = [
 DEFAULT = re.compile(
     r"(?<![\d.])\d[\d,]*(?:\.\d+)? by default|\bby default \d[\d.]*|\(default \d[\d.]*"
 )
-DAY = re.compile(r"\b20\d\d-\d\d-\d\d\b")
-COMMAND = re.compile(
-    r"`(?:[A-Z_]+=\S+ )?(?:\.venv/bin/)?(?:make |python |pytest |benchmarks/|tests/)"
-)
-# Pages whose days are those of sources that were read, not of measurements -> what is dated.
-DATED_SOURCES = {
-    "suites.md": "prompts counted by tokenizers of others",
-    "tuning.md": "published rows with their sources",
-}
 
 
 def read_page(name: str) -> str:
@@ -280,33 +271,3 @@ def test_a_stated_default_is_compared(path: Path) -> None:
     for name, template, value in STATED:
         text = text.replace(template.format(value), "") if name == path.name else text
     assert DEFAULT.findall(text) == []
-
-
-@pytest.mark.parametrize(
-    "path", [path for path in CURRENT if path.parent.name != "reference"], ids=name_page
-)
-def test_a_number_in_a_column_of_defaults_is_compared(path: Path) -> None:
-    sentences = [template.format(value) for name, template, value in STATED if name == path.name]
-    rows = [line for table in list_tables(path) if is_of_defaults(table) for line in table[2:]]
-    own_rows = [row for row in rows if re.match(r"\d[\d.,]*$", row.split(" | ")[1])]
-    assert [row for row in own_rows if not any(text in row for text in sentences)] == []
-
-
-def list_tables(path: Path) -> list[list[str]]:
-    """Return the lines of each table of a page."""
-    tables = re.findall(r"(?:^\|.*\n)+", path.read_text(), flags=re.MULTILINE)
-    return [table.splitlines() for table in tables]
-
-
-def is_of_defaults(table: list[str]) -> bool:
-    """Return whether the second column of a table has defaults."""
-    return table[0].strip("| ").split(" | ")[1:2] == ["default"]
-
-
-@pytest.mark.parametrize("path", CURRENT, ids=name_page)
-def test_a_dated_measurement_names_its_command(path: Path) -> None:
-    if path.name in DATED_SOURCES or path.parent.name == "reference":
-        return
-    sections = re.split(r"^#+ .*$", BLOCK.sub("", path.read_text()), flags=re.MULTILINE)
-    own_sections = [text for text in sections if DAY.search(text)]
-    assert [DAY.findall(text) for text in own_sections if not COMMAND.search(text)] == []

@@ -72,6 +72,18 @@ def test_a_path_in_code_type_fits_something_committed(path: Path) -> None:
     } == set()
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_page)
+def test_a_function_that_follows_its_file_is_defined_there(path: Path) -> None:
+    pairs = re.findall(r"`([\w/]+\.py):(\w+)`", path.read_text())
+    assert [
+        name
+        for file, name in pairs
+        if not re.search(
+            rf"^ *(?:(?:async )?def|class) {name}\b", (ROOT / file).read_text(), re.MULTILINE
+        )
+    ] == []
+
+
 def test_every_page_that_a_program_names_is_there() -> None:
     names = [
         name
