@@ -182,6 +182,18 @@ def of_type(stacks: Templates, type_: str) -> Iterator[tuple[str, dict[str, Any]
             yield name, properties
 
 
+def list_statements(value: object) -> Iterator[dict[str, Any]]:
+    """Yield every policy statement anywhere in a template, key and bucket policies included."""
+    if isinstance(value, dict):
+        if "Effect" in value and "Action" in value:
+            yield value
+        for part in value.values():
+            yield from list_statements(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from list_statements(part)
+
+
 def list_actions(statement: dict[str, Any]) -> list[str]:
     """Return the actions of a statement, which may be one text."""
     return [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]

@@ -27,7 +27,6 @@ from assemblies import (
 from stacks.guard import GuardStack
 from stacks.guard_functions import (
     FUNCTIONS,
-    FunctionKind,
     function_variables,
     list_function_files,
 )
@@ -96,21 +95,6 @@ def list_resources_by_action(role: Template) -> dict[str, list[str]]:
 
 
 class TestFunctions:
-    @each_function
-    def test_asset_holds_the_listed_files_alone(
-        self, assembly: Path, stack: Template, kind: FunctionKind
-    ) -> None:
-        folder = find_asset(assembly, stack, kind)
-        packed_by_name = {
-            path.relative_to(folder).as_posix(): path.read_bytes()
-            for path in folder.rglob("*")
-            if path.is_file()
-        }
-        assert packed_by_name == {
-            name.removeprefix(f"lambdas/{kind}/"): (ROOT / name).read_bytes()
-            for name in list_function_files(kind)
-        }
-
     @each_function
     def test_packed_handler_loads_where_there_is_nothing_else(
         self, assembly: Path, stack: Template, kind: str, tmp_path: Path

@@ -17,12 +17,12 @@ from assemblies import (
     Templates,
     environment,
     list_actions,
+    list_statements,
     of_type,
     places,
     variants,
 )
 from declared_environments import read_environments
-from wildcards import list_statements
 
 from tandem.declarations.names import OWNER_TAG
 
@@ -204,6 +204,23 @@ def test_no_allowed_action_is_a_wildcard(stacks: Templates) -> None:
     }
 
     assert wide == set()
+
+
+def test_the_page_names_each_action_that_is_allowed_on_a_wildcard(stacks: Templates) -> None:
+    """Of people's own policies, which are no roles, the page has tables of their own."""
+    text = (ROOT / "docs/reference/rights.md").read_text()
+    section = text.partition("## Wildcards of what is deployed\n")[2].partition("\n## ")[0]
+    wide = {
+        action
+        for template in stacks.values()
+        for resource in template["Resources"].values()
+        if resource["Type"] != "AWS::IAM::ManagedPolicy"
+        for statement in list_statements(resource)
+        if statement["Effect"] == "Allow" and "*" in json.dumps(statement.get("Resource"))
+        for action in list_actions(statement)
+    }
+    assert wide
+    assert {action for action in wide if f"`{action}`" not in section} == set()
 
 
 def taggable(type_: str) -> bool:
