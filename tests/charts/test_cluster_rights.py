@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from functools import cache
 
 import pytest
 from chart_cases import ENVIRONMENTS, everything, experiments
@@ -42,6 +43,7 @@ def rights_on_the_page(kind: ClusterKind) -> set[Right]:
     }
 
 
+@cache
 def rights_by_rbac(environment: str, kind: ClusterKind) -> set[Right]:
     spaces = {
         "an experiment": names.experiment_namespace(experiments(ENVIRONMENTS[environment])[0]),

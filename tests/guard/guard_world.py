@@ -4,8 +4,8 @@ SNS.
 
 It knows no more than they ask for, and refuses what AWS refuses of it: conditions on objects, sizes
 out of order, a second schedule of one name. What AWS is believed to do and nobody recorded is said
-beside it. The same facts are held against the local AWS endpoint in test_guard_endpoint.py; here
-they cost microseconds. Invariant: nothing but `advance` moves the clock, and every call goes
+beside it. At the local AWS endpoint they are held by test_guard_paths_deployed.py; here they cost
+microseconds. Invariant: nothing but `advance` moves the clock, and every call goes
 through `_call`, where faults and others come in.
 """
 
