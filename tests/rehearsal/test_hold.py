@@ -46,14 +46,6 @@ def test_a_known_service_without_a_row_is_an_error_and_not_skipped(deploy, check
         check_resources(stack.name)
 
 
-def test_a_custom_resource_is_not_rehearsed_as_a_whole(everything):
-    assert "no Kubernetes API" in everything["Manifest"].unverifiable_properties["*"]
-
-
-def test_a_property_that_no_api_returns_is_said_with_its_reason(everything):
-    assert "no API returns it" in everything["Csi"].unverifiable_properties["ResolveConflicts"]
-
-
 BUCKET = {
     "Type": "AWS::S3::Bucket",
     "Properties": {

