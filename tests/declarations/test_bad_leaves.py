@@ -197,9 +197,7 @@ def test_rejects_unknown_siblings_and_names_the_nearest_key(kind: str, folder: P
 
 
 @pytest.mark.parametrize("name", ["a list", "null"])
-@pytest.mark.parametrize(
-    "section", ["network", "cluster", "cluster.endpoint", "capacity", "delivery", "serving"]
-)
+@pytest.mark.parametrize("section", ["network", "cluster.endpoint"])
 def test_rejects_a_section_that_is_no_mapping(section: str, name: str, folder: Path) -> None:
     faults = list_faults(folder, "environment", replaced(ENVIRONMENT, section, WRONG[name]))
     assert [fault.path for fault in faults] == [section]

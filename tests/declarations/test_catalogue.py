@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from typing import get_args
 
 import pytest
-import yaml
 from committed import known
 
 from tandem.declarations.catalogue import DATA, load_catalogue
@@ -20,17 +18,6 @@ from tandem.declarations.platform import InstanceType
 from tandem.declarations.runtime import Runtime
 
 FILES = sorted(path.relative_to(DATA).as_posix() for path in DATA.rglob("*.yaml"))
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_lists_no_source_that_no_figure_cites(name: str) -> None:
-    text = (DATA / name).read_text()
-    data = yaml.safe_load(text)
-    assert [
-        key
-        for key in data["sources"]
-        if not re.search(rf"source: \"?{re.escape(str(key))}\"?\b", text)
-    ] == []
 
 
 @pytest.mark.parametrize("runtime", known().runtimes.values(), ids=lambda runtime: runtime.name)

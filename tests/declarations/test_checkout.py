@@ -13,12 +13,11 @@ from tandem.declarations.checkout import (
     CHECKOUT_EXPERIMENT,
     PACKAGE_EXPERIMENT,
     ROOT,
-    find_built_in_experiment,
     is_checkout,
     require_checkout,
 )
 from tandem.declarations.faults import SpecError
-from tandem.declarations.project_image import PROJECT_IMAGES, TOOLS, write_built_images
+from tandem.declarations.project_image import TOOLS, write_built_images
 from tandem.declarations.workspace import load_experiment
 from tandem.errors import InputError
 
@@ -36,20 +35,10 @@ def test_this_is_a_checkout_and_a_built_package_is_none(package: Path) -> None:
     assert (is_checkout(), is_checkout(package)) == (True, False)
 
 
-def test_built_package_knows_each_images_tag_and_base(package: Path) -> None:
-    assert [(image.tag(package), image.base(package)) for image in PROJECT_IMAGES] == [
-        (image.tag(), image.base()) for image in PROJECT_IMAGES
-    ]
-
-
 def test_a_built_package_reads_no_recipe_that_lies_beside_it(package: Path) -> None:
     (package / TOOLS.folder).mkdir(parents=True)
     (package / TOOLS.dockerfile).write_text("ARG BASE_IMAGE=other.dev/python:1\n")
     assert TOOLS.base(package) == TOOLS.base()
-
-
-def test_experiment_that_comes_with_tandem_has_one_place_in_each() -> None:
-    assert find_built_in_experiment() == ROOT / CHECKOUT_EXPERIMENT
 
 
 def test_built_in_experiment_is_read_without_a_folder(

@@ -89,15 +89,6 @@ def test_a_price_comes_back_to_the_last_digit(usd: float, tmp_path: Path) -> Non
     assert read_back(tmp_path, record) == [record]
 
 
-def test_a_moment_comes_back_in_utc(tmp_path: Path) -> None:
-    moments = {
-        "starts": datetime(2026, 12, 1, 11, 30, tzinfo=UTC),
-        "ends": datetime(2026, 12, 2, 11, 30, tzinfo=UTC),
-    }
-    record = changed("post-us-east-2", "capacity", block=CapacityBlock(**moments))
-    assert read_back(tmp_path, record) == [record]
-
-
 def changed(name: str, section: str, **update: Any) -> Environment:
     record = environment(name)
     return record.model_copy(update={section: getattr(record, section).model_copy(update=update)})
