@@ -7,14 +7,11 @@ import json
 import os
 import shutil
 import stat
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from made import (
-    ROOT,
     edit_manifest,
     key_of,
     native_artifact,
@@ -267,14 +264,6 @@ def test_mount_that_hangs_up_is_a_fault_of_the_world(node, monkeypatch, log_line
 
     assert node.admit() == 3
     assert "Transport endpoint is not connected" in log_lines()[-1]["event"]
-
-
-def test_admission_needs_no_aws():
-    code = (
-        "import sys, tandem.artifacts.admit; sys.exit('boto3' in sys.modules or 'botocore' in"
-        " sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 def test_difference_that_a_person_accepted_is_said_and_not_refused(

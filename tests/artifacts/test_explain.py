@@ -55,13 +55,6 @@ def test_variant_is_meant_even_where_a_folder_has_its_name(key, tmp_path, monkey
     assert resolve_key("post/qwen-sd-vllm", [side(key, "post/qwen-sd-vllm")]).name == key.name
 
 
-def test_the_bucket_is_not_asked_for_what_is_at_hand(key):
-    def asked():
-        raise AssertionError("asked")
-
-    assert resolve_key(key.digest, [side(key)], asked).name == key.name
-
-
 def test_a_start_of_several_keys_is_refused_with_their_names(key):
     other_key = replace(key, async_mode=not key.async_mode)
     with pytest.raises(InputError, match="means 2 keys") as refusal:

@@ -107,10 +107,6 @@ def test_the_run_image_has_every_other_file_of_its_packages() -> None:
     assert any(file.startswith("tandem/declarations/data/runtimes/") for file in data)
 
 
-def test_the_lm_eval_image_has_the_sums_that_need_no_task_set() -> None:
-    assert DATA[LM_EVAL] <= set(LM_EVAL.source_files())
-
-
 @each_image
 def test_the_allow_list_admits_the_recipe(image: ProjectImage) -> None:
     assert set(image.source_files()) >= RECIPES[image]

@@ -78,15 +78,6 @@ def test_the_right_of_a_budget_is_not_its_operations_name() -> None:
     assert "allow budgets:ViewBudget" in fault.change
 
 
-def test_a_profile_that_does_not_exist_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
-
-    with pytest.raises(InputError, match="nobody"):
-        create_client(SPOT, "sts")
-
-
 def test_an_endpoint_that_is_no_url_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "nonsense")
     with pytest.raises(InputError, match="AWS_ENDPOINT_URL"):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import subprocess
-import tarfile
 import tomllib
 import zipfile
 from collections.abc import Callable
@@ -40,7 +39,6 @@ HEAVY_MODULES = (
     "stacks",
 )
 SLOW_MODULES = ("aiohttp", "jsii", "numpy", "scipy")
-ROOT_FILES = {"PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
 FOLDERS = (
     "--environments",
     str(ROOT / "tests/environments"),
@@ -102,24 +100,8 @@ def test_the_wheel_has_the_package_with_its_data_and_nothing_else(
     assert set(read_wheel(distribution.wheel)) == list_package_files()
 
 
-def test_the_sdist_has_the_package_and_what_builds_it(distribution: Distribution) -> None:
-    with tarfile.open(distribution.sdist) as archive:
-        files = {member.name.partition("/")[2] for member in archive if member.isfile()}
-    own_files = {name for name in files if not name.startswith("tandem.egg-info/")}
-    assert own_files == list_package_files() | ROOT_FILES
-
-
 def test_a_wheel_of_the_sdist_has_the_same_bytes(distribution: Distribution) -> None:
     assert read_wheel(distribution.second_wheel) == read_wheel(distribution.wheel)
-
-
-def test_the_wheel_states_the_licence_as_an_spdx_expression(distribution: Distribution) -> None:
-    with zipfile.ZipFile(distribution.wheel) as archive:
-        [metadata_file] = [
-            name for name in archive.namelist() if name.endswith(".dist-info/METADATA")
-        ]
-        metadata = archive.read(metadata_file).decode()
-    assert "\nLicense-Expression: Apache-2.0\n" in metadata
 
 
 def test_the_wheel_knows_the_images_of_its_checkout(distribution: Distribution) -> None:
