@@ -19,11 +19,8 @@ def list_containers():
         for stage, bodies in stages(*hosted).items():
             for body in bodies:
                 spec = body.get("spec", {})
-                template = (
-                    spec.get("jobTemplate", {}).get("spec", {}).get("template")
-                    or spec.get("template", {})
-                )  # fmt: skip
-                pod = template.get("spec", {})
+                job = spec.get("jobTemplate", {}).get("spec", spec)
+                pod = job.get("template", {}).get("spec", {})
                 for container in [*pod.get("initContainers", []), *pod.get("containers", [])]:
                     yield stage, container
 

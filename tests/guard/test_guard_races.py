@@ -14,7 +14,7 @@ import pytest
 from guard_races import run_races
 
 SEED = "12"
-HISTORIES = 150
+HISTORIES = 250
 PROOF_PARTS = 20
 PROOF_HISTORIES = 2_500
 

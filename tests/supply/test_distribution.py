@@ -209,7 +209,8 @@ def test_two_urls_become_a_verdict_and_a_report(run: Run, tmp_path: Path) -> Non
         "--variant",
         "{qwen-sd-vllm}",
     )
-    options = ("--model", "Qwen/Qwen3-32B", "--classes", "repetition", "--out", "try")
+    size = ("--prompts-per-class", "1", "--max-tokens", "32")
+    options = ("--model", "Qwen/Qwen3-32B", "--classes", "repetition", *size, "--out", "try")
 
     measured_process = run(
         "tandem",
