@@ -30,7 +30,7 @@ from tandem.ops.account import AccountClients, create_session, require_account
 from tandem.ops.doctor.context import DoctorContext, Finding
 from tandem.ops.doctor.runner import CHECKS, CREDENTIALS, exit_code, run_checks, run_stop_proof
 from tandem.ops.people.policies import build_command_policy
-from tandem.run.stored_suites import judge_stored_suite
+from tandem.run.suite_findings import judge_bucket_suite
 
 CHECK_COLUMNS = 24  # of a level and the name of a check
 LEVELS = ("ok", "warn", "fail", "unknown")
@@ -106,7 +106,7 @@ def _run_checks(inputs: CommandInputs, environment: Environment) -> Sequence[Fin
         catalogue=inputs.catalogue,
         now=datetime.now(tz=UTC),
         resolve_digest=image_digests.resolve_digest,
-        judge_suite=judge_stored_suite,
+        judge_suite=judge_bucket_suite,
     )
     return run_checks(context, AccountClients(environment))
 

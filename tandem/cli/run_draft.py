@@ -30,12 +30,13 @@ from tandem.ops.doctor.runner import CHECKS, run_checks
 from tandem.ops.node_admission import admit_servers
 from tandem.ops.status import current_time
 from tandem.run import run_plan
+from tandem.run.bucket_suites import find_bucket_suites
 from tandem.run.run_client import BEAT_LIMIT, RunClient, name_people
 from tandem.run.run_estimate import RunEstimate
 from tandem.run.run_keys import find_run_id_fault, lease_run
 from tandem.run.run_refusals import list_plan_faults, list_refusals
 from tandem.run.run_values import RunRecord, RunRequest, estimate_round_s
-from tandem.run.stored_suites import judge_stored_suite, read_stored_suites
+from tandem.run.suite_findings import judge_bucket_suite
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 
 # what of doctor's checks holds for a run of what is deployed; the others are of a deploy, or ask
@@ -181,7 +182,7 @@ def _read_plan_inputs(
         request=msgspec.structs.replace(request, spec_digest=spec_digest),
         done_steps=frozenset(step.step for step in steps if step.state == "done"),
         measured_minutes=estimate_round_s(steps) / 60,
-        file_suites=read_stored_suites(store, experiment) if request.until == "judge" else {},
+        file_suites=find_bucket_suites(store, experiment) if request.until == "judge" else {},
     )
     return run_plan.complete_hours(plan_inputs)
 
@@ -259,7 +260,7 @@ def _examine_account(
         catalogue=inputs.catalogue,
         now=now,
         resolve_digest=resolve_digest,
-        judge_suite=judge_stored_suite,
+        judge_suite=judge_bucket_suite,
     )
     checks = [check for check in CHECKS if check.id in check_ids]
     findings = run_checks(context, AccountClients(client.environment, client.session), checks)

@@ -1,29 +1,38 @@
 """The files of prompts that an experiment names, from its bucket.
 
-Invariant: a file is fetched and parsed once for a process, because a stored file never changes.
+Invariant: a runner, which looks again and again, fetches and parses a file once. A person's command
+fetches it each time.
 """
 
 from __future__ import annotations
+
+import contextlib
 
 from tandem.artifacts.store import ObjectStore
 from tandem.artifacts.suite_files import read_suite
 from tandem.bench.suites.suite import Suite
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.suite_file import SuiteFile
+from tandem.errors import TandemError
 from tandem.run.experiment_suites import find_parsed_suite, read_declared_suite
 
 
-def read_bucket_suite(store: ObjectStore, declared: SuiteFile) -> Suite:
-    """Return the suite of a file in the bucket, with all its classes.
+def fetch_bucket_suite(store: ObjectStore, declared: SuiteFile) -> Suite:
+    """Return the suite of a file in the bucket as it is now, with all its classes.
 
     Raises:
         InputError: the bucket lacks the file, or it is not what the experiment states.
         ExternalError: S3 failed.
     """
+    return read_declared_suite(declared, read_suite(store, declared))
+
+
+def read_bucket_suite(store: ObjectStore, declared: SuiteFile) -> Suite:
+    """Return the same; a file that this process has parsed is not fetched again."""
     parsed_suite = find_parsed_suite(declared)
     if parsed_suite is not None:
         return parsed_suite
-    return read_declared_suite(declared, read_suite(store, declared))
+    return fetch_bucket_suite(store, declared)
 
 
 def read_bucket_suites(store: ObjectStore, experiment: Experiment) -> dict[str, Suite]:
@@ -35,3 +44,12 @@ def read_bucket_suites(store: ObjectStore, experiment: Experiment) -> dict[str, 
     """
     files = experiment.list_suite_files()
     return {declared.name: read_bucket_suite(store, declared) for declared in files}
+
+
+def find_bucket_suites(store: ObjectStore, experiment: Experiment) -> dict[str, Suite]:
+    """Return the suites of the bucket that can be read, by name; a plan goes without the others."""
+    suites = {}
+    for declared in experiment.list_suite_files():
+        with contextlib.suppress(TandemError):
+            suites[declared.name] = fetch_bucket_suite(store, declared)
+    return suites

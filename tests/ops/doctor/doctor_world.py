@@ -30,7 +30,7 @@ from tandem.declarations.record import SpecRecord
 from tandem.ops.account import AccountClients
 from tandem.ops.doctor.context import DoctorContext, Finding
 from tandem.ops.doctor.runner import CHECKS, run_checks
-from tandem.run.stored_suites import judge_stored_suite
+from tandem.run.suite_findings import judge_bucket_suite
 
 ACCOUNT = "222233334444"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -433,7 +433,7 @@ class World:
             catalogue=known(),
             now=self.now,
             resolve_digest=self.digest_of,
-            judge_suite=judge_stored_suite,
+            judge_suite=judge_bucket_suite,
         )
 
     def lines(self, *checks: str) -> tuple[Finding, ...]:

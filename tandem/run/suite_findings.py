@@ -5,43 +5,21 @@ Invariant: nothing is written, and no finding shows a prompt's text.
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from tandem.artifacts.store import ObjectStore
-from tandem.artifacts.suite_files import read_suite
-from tandem.bench.suites.suite import Suite
 from tandem.declarations import names
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.model import ModelConfig
 from tandem.declarations.suite_file import SuiteFile
-from tandem.errors import InputError, TandemError
+from tandem.errors import InputError
 from tandem.ops.doctor.context import DoctorContext, Finding
-from tandem.run.experiment_suites import read_declared_suite
+from tandem.run.bucket_suites import fetch_bucket_suite
 from tandem.run.prompt_lengths import COUNTED, CountTokens, build_counter, describe_long_prompts
 from tandem.shell_command import build_tandem_command
 
 TOKENIZER_FILE = "tokenizer.json"
 LONG_ADVICE = "shorten them, or raise max_prompt_tokens, which compiles again"
-
-
-def read_stored_suite(store: ObjectStore, suite: SuiteFile) -> Suite:
-    """Return a suite of the bucket, with all its classes.
-
-    Raises:
-        InputError: the bucket lacks it, or it is not as the experiment says.
-        ExternalError: S3 failed.
-    """
-    return read_declared_suite(suite, read_suite(store, suite))
-
-
-def read_stored_suites(store: ObjectStore, experiment: Experiment) -> dict[str, Suite]:
-    """Return the suites of the bucket that can be read, by name; a plan goes without the others."""
-    suites = {}
-    for suite in experiment.list_suite_files():
-        with contextlib.suppress(TandemError):
-            suites[suite.name] = read_stored_suite(store, suite)
-    return suites
 
 
 def load_target_counter(store: ObjectStore, target: ModelConfig) -> CountTokens | None:
@@ -56,7 +34,7 @@ def load_target_counter(store: ObjectStore, target: ModelConfig) -> CountTokens 
     return None if content is None else build_counter(content.body, store.url(key))
 
 
-def judge_stored_suite(
+def judge_bucket_suite(
     context: DoctorContext, experiment: Experiment, suite: SuiteFile, s3_client: Any
 ) -> Finding:
     """Return whether the bucket has a suite of an experiment, and whether its prompts fit.
@@ -70,18 +48,18 @@ def judge_stored_suite(
     subject = f"{suite.name} of {experiment.name}"
     stage = build_tandem_command(f"artifacts stage-suite {suite.file}", environment.name)
     try:
-        stored_suite = read_stored_suite(store, suite)
+        bucket_suite = fetch_bucket_suite(store, suite)
         count_tokens = load_target_counter(store, target)
     except InputError as error:
         if not _has_bucket(store):
             return Finding("warn", f"{subject}: no bucket yet", "deploy, then store it", stage)
         return Finding("fail", f"{subject}: {error.problem} ({error.where})", error.change)
-    prompts = f"{len(stored_suite.prompts)} prompts"
+    prompts = f"{len(bucket_suite.prompts)} prompts"
     if count_tokens is None:
         message = f"{subject}: {prompts}, not counted: {target.id} is not staged"
         return Finding("ok", message)
     limit = experiment.max_prompt_tokens
-    long_text = describe_long_prompts(stored_suite, count_tokens, limit)
+    long_text = describe_long_prompts(bucket_suite, count_tokens, limit)
     if long_text:
         return Finding("fail", f"{subject}: {long_text} ({COUNTED})", LONG_ADVICE)
     return Finding("ok", f"{subject}: {prompts}, none above {limit} tokens ({COUNTED})")

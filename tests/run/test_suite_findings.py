@@ -16,7 +16,8 @@ from tokenizers.pre_tokenizers import Whitespace
 from tandem.artifacts.suite_files import store_suite
 from tandem.declarations.suite_file import SuiteFile
 from tandem.ops.doctor.context import DoctorContext
-from tandem.run.stored_suites import judge_stored_suite, read_stored_suites
+from tandem.run.bucket_suites import find_bucket_suites
+from tandem.run.suite_findings import judge_bucket_suite
 
 __all__ = ["aws", "bucket", "clients", "endpoint", "front", "store"]
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
@@ -45,9 +46,9 @@ def judge(store):
         catalogue=known(),
         now=datetime.now(tz=UTC),
         resolve_digest=str,
-        judge_suite=judge_stored_suite,
+        judge_suite=judge_bucket_suite,
     )
-    return lambda suite: judge_stored_suite(context, EXPERIMENT, suite, store.client)
+    return lambda suite: judge_bucket_suite(context, EXPERIMENT, suite, store.client)
 
 
 def stage_tokenizer(store):
@@ -101,9 +102,9 @@ def test_without_a_bucket_the_file_waits_for_the_deploy(store, judge, support):
 def test_a_plan_goes_without_a_file_that_is_not_stored(store, support):
     path, suite = support
     asked = EXPERIMENT.model_copy(update={"suites": (suite,)})
-    assert read_stored_suites(store, asked) == {}
+    assert find_bucket_suites(store, asked) == {}
     store_suite(store, path)
-    assert len(read_stored_suites(store, asked)["support.jsonl"].prompts) == 3
+    assert len(find_bucket_suites(store, asked)["support.jsonl"].prompts) == 3
 
 
 def test_no_finding_shows_a_prompt(store, judge, support):
