@@ -10,8 +10,6 @@ the table has its exit code.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import importlib.util
 import os
 import resource
 import subprocess
@@ -19,22 +17,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from importlib.metadata import Distribution
 from pathlib import Path
 from typing import NamedTuple
 
-from machine import describe_day, measure_folder_mb, sum_files_mb
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from machine import describe_day, measure_folder_mb
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = ("setup", "demo", "demo", "setup-test")
 """Targets in the order of running."""
 
-GROUPS = ("light", "aws", "deploy", "rehearsal")
-"""Groups of packages of the distribution: what it needs itself, then its extras."""
-
-NAMED_COUNT = 4  # largest packages that a row names
 OWN_VARIABLES = {
     "MAKEFLAGS",
     "MAKELEVEL",
@@ -148,76 +139,12 @@ def read_processor_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def measure_packages(site_packages: Path) -> dict[str, dict[str, float]]:
-    """Return what each package takes on the disk, by the first group that needs it."""
-    distributions = importlib.metadata.distributions(path=[str(site_packages)])
-    installed = {
-        canonicalize_name(distribution.metadata["Name"]): distribution
-        for distribution in distributions
-    }
-    rest = dict(installed)
-    sizes: dict[str, dict[str, float]] = {}
-    for group in GROUPS:
-        names = list_needs(installed, "tandem", "" if group == GROUPS[0] else group)
-        sizes[group] = {name: measure_package(rest.pop(name)) for name in sorted(names & set(rest))}
-    sizes["installer"] = {
-        name: measure_package(rest.pop(name)) for name in ("pip", "setuptools") if name in rest
-    }
-    sizes["checks"] = {name: measure_package(distribution) for name, distribution in rest.items()}
-    return sizes
-
-
-def list_needs(installed: Mapping[str, Distribution], name: str, extra: str) -> set[str]:
-    """Return a package and all that it needs, of what is installed."""
-    waiting = [(name, extra)]
-    places = set()
-    while waiting:
-        place = waiting.pop()
-        if place not in places and place[0] in installed:
-            places.add(place)
-            for line in installed[place[0]].requires or []:
-                waiting += list_needed_places(line, place[1])
-    return {name for name, _ in places}
-
-
-def list_needed_places(line: str, extra: str) -> Iterator[tuple[str, str]]:
-    """Yield the package that a requirement names, with its extras, if our extra asks for it."""
-    requirement = Requirement(line)
-    if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
-        for named_extra in ("", *requirement.extras):
-            yield canonicalize_name(requirement.name), named_extra
-
-
-def measure_package(distribution: Distribution) -> float:
-    """Return what a package takes on the disk, compiled modules too, in units of 2^20 bytes."""
-    files = set()
-    for file in distribution.files or []:
-        path = Path(os.path.normpath(str(distribution.locate_file(file))))
-        files.add(path)
-        if path.suffix == ".py":
-            files.add(Path(importlib.util.cache_from_source(str(path))))
-    return sum_files_mb(path for path in files if path.is_file())
-
-
 def format_sizes(clone: Path) -> Iterator[str]:
-    """Yield the tables of what the clone and its HOME hold, in Markdown."""
+    """Yield the table of what the clone and its HOME hold, in Markdown."""
     yield "| folder, at the end | MB |"
     yield "|---|---|"
     for folder in (*sorted(clone.glob(".venv*")), clone / "node_modules", clone.parent / "home"):
         yield f"| `{folder.name}` | {measure_folder_mb(folder):.0f} |"
-    yield ""
-    yield "| packages in `.venv`, at the end | MB | the largest |"
-    yield "|---|---|---|"
-    for site_packages in clone.glob(".venv/lib/python3.*/site-packages"):
-        for group, packages in measure_packages(site_packages).items():
-            yield format_group(group, packages)
-
-
-def format_group(group: str, packages: Mapping[str, float]) -> str:
-    """Return the row of a group of packages."""
-    largest = sorted(packages, key=packages.__getitem__, reverse=True)[:NAMED_COUNT]
-    named = ", ".join(f"{name} {packages[name]:.0f}" for name in largest)
-    return f"| {group} | {sum(packages.values()):.0f} | {named} |"
 
 
 def main() -> int:
