@@ -1,7 +1,7 @@
 """The files of prompts that an experiment names, from its bucket.
 
 Invariant: a runner, which looks again and again, fetches and parses a file once. A person's command
-fetches it each time.
+fetches it each time. A fault shows nothing that a file's rows hold.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def fetch_bucket_suite(store: ObjectStore, declared: SuiteFile) -> Suite:
         InputError: the bucket lacks the file, or it is not what the experiment states.
         ExternalError: S3 failed.
     """
-    return read_declared_suite(declared, read_suite(store, declared))
+    return read_declared_suite(declared, read_suite(store, declared), is_logged=True)
 
 
 def read_bucket_suite(store: ObjectStore, declared: SuiteFile) -> Suite:

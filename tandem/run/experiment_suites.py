@@ -1,12 +1,14 @@
 """How the suites of an experiment become prompts: ours by name, a person's own by file.
 
 Invariant: a file is used only if its bytes have the digest that the experiment states, and its
-classes are those that the experiment states.
+classes are those that the experiment states. A fault that a log may keep names lines, and nothing
+that they hold.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 
 from tandem.bench.plan.run_size import RunSize
@@ -16,6 +18,8 @@ from tandem.declarations.suite_file import SuiteFile, find_suite_name
 from tandem.errors import InputError
 
 _STAGE_ADVICE = "write the lines that `tandem artifacts stage-suite` prints of the file"
+_CHECK_ADVICE = "run `tandem check` where the file is at hand: it says what is wrong there"
+_PLACE = re.compile(r"^(?:line|entry) \d+(?=:)|^and \d+ more lines$", re.MULTILINE)
 # a runner looks at its experiments again and again
 _parsed_suites: dict[tuple[str, str, FileOptions], Suite] = {}
 
@@ -44,8 +48,13 @@ def load_experiment_suites(
     return size.load_suites(entries)
 
 
-def read_declared_suite(declared: SuiteFile, content: bytes) -> Suite:
+def read_declared_suite(declared: SuiteFile, content: bytes, *, is_logged: bool = False) -> Suite:
     """Return the suite of a file's bytes, with all its classes; each is parsed once.
+
+    Args:
+        declared: by the experiment.
+        content: of the file.
+        is_logged: whether a log may keep a fault, which then shows nothing that a row holds.
 
     Raises:
         InputError: as `load_experiment_suites`.
@@ -54,9 +63,12 @@ def read_declared_suite(declared: SuiteFile, content: bytes) -> Suite:
     options = _build_options(declared)
     key = (declared.file, declared.sha256, options)
     if key not in _parsed_suites:
-        _parsed_suites[key] = read_suite(
-            content, name=declared.name, where=declared.file, options=options
-        )
+        try:
+            _parsed_suites[key] = read_suite(
+                content, name=declared.name, where=declared.file, options=options
+            )
+        except InputError as error:
+            raise (_hide_rows(error) if is_logged else error) from None
     _require_classes(declared, _parsed_suites[key])
     return _parsed_suites[key]
 
@@ -71,6 +83,13 @@ def find_parsed_suite(declared: SuiteFile) -> Suite | None:
     if suite is not None:
         _require_classes(declared, suite)
     return suite
+
+
+def _hide_rows(error: InputError) -> InputError:
+    """Return the fault of a file with its places alone."""
+    places = ", ".join(_PLACE.findall(error.problem)) or "the file as a whole"
+    problem = f"it cannot be read as the experiment says: {places}"
+    return InputError(problem, where=error.where, change=_CHECK_ADVICE)
 
 
 def _build_options(declared: SuiteFile) -> FileOptions:

@@ -62,3 +62,12 @@ def test_other_bytes_are_refused_even_after_the_file_was_read():
 def test_other_classes_are_refused_with_both_counts(classes, difference):
     with pytest.raises(InputError, match=difference):
         load(SUPPORT.model_copy(update={"classes": classes}))
+
+
+def test_a_fault_for_a_log_names_lines_and_nothing_that_they_hold():
+    content = CONTENT.replace(b"Ticket", b"Secret: a ticket of a very long name, number")
+    fields = {"class_field": "prompt", "sha256": hashlib.sha256(content).hexdigest()}
+    declared = SUPPORT.model_copy(update=fields)  # no prompt can name a class
+    with pytest.raises(InputError, match="as the experiment says: line 1, line 2") as refusal:
+        read_declared_suite(declared, content, is_logged=True)
+    assert "ecret" not in str(refusal.value)
