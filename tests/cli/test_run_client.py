@@ -118,7 +118,6 @@ def test_steps_that_have_ended_are_read_once(client, fleet, proxy):
     [
         ("viewer", lambda client: client.read_run(RUN)),
         ("operator", lambda client: client.write_request(make_request(), RUN)),
-        ("operator", lambda client: client.read_answer("requests/me/x.json")),
         ("engineer", lambda client: client.read_pod_logs(RUN, START, START, None)),
     ],
 )

@@ -86,10 +86,8 @@ def test_compiling_is_an_operators_request(fleet):
     ("flags", "refused"),
     [
         ((*STAGE, "--hours", "6"), "--hours"),
-        ((*STAGE, "--quick"), "--quick"),
         ((*COMPILE, "--rounds", "4"), "--rounds"),
         ((*COMPILE, "--starts", "2"), "--starts"),
-        (("--until", "compile"), "--hours is missing"),
         ((), "--hours is missing"),
         ((*COMPILE, "--resume", RUN), "--until"),
     ],

@@ -82,20 +82,6 @@ def test_alarms_of_a_longer_name_are_not_shown(fleet):
     assert fleet.tandem("status") == 0
 
 
-def test_a_node_group_of_another_tool_is_not_owned(bare_fleet, capsys):
-    bare_fleet.deploy(tags={"owner": "eksctl"})
-    bare_fleet.looked()
-    bare_fleet.scale(1)
-
-    document = seen(bare_fleet, capsys)
-
-    assert (document["exit_code"], document["owned"], document["instances"][0]["is_ours"]) == (
-        1,
-        False,
-        False,
-    )
-
-
 STATUS_CALLS = sorted(list_command_calls("status"))
 # where there is no node group; where the reaper is silent
 SELDOM = {"DescribeCluster", "GetFunctionConfiguration"}

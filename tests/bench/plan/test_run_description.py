@@ -69,14 +69,3 @@ def test_unreachable_concurrency_and_shared_classes_are_noted():
 
     assert thin.startswith("concurrency 8 is never reached where a class has 4 requests a round")
     assert shared.startswith("class code is in small and in other")
-
-
-def test_the_plan_of_a_search_says_requests_and_hours_of_each_arm():
-    run_settings = settings(goodput_share=0.95, goodput={"ttft_ms": 500.0}, rounds=6)
-
-    text = "\n".join(describe_plan(run_settings, run_settings.plan(), 7200.0))
-
-    assert "0.95 of the requests keep ttft_ms 500" in text
-    assert "at least 4,200 requests an arm, 12,360 if" in text
-    assert "about 2.0 h if a knee is near 4.7 requests/s" in text
-    assert "29 min 26 s at 14" in text
