@@ -1,12 +1,7 @@
 from __future__ import annotations
 
-import ast
-import sys
-from pathlib import Path
-
 import pytest
 
-from tandem import metrics
 from tandem.metrics import CATALOGUE, acceptance_position, find_metric
 
 UNITS = {"_ms": {"ms"}, "_per_s": {"tokens/s", "requests/s"}}
@@ -27,19 +22,3 @@ def test_each_position_of_a_draft_has_its_metric(name):
     assert "token 3 was accepted" in find_metric("acceptance_position_3").definition
     with pytest.raises(KeyError):
         find_metric(name)
-
-
-def test_the_catalogue_needs_nothing_but_the_standard_library():
-    tree = ast.parse(Path(metrics.__file__).read_text())
-    roots = {
-        alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    }
-    roots |= {
-        node.module.split(".")[0]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module
-    }
-    assert roots <= set(sys.stdlib_module_names)

@@ -21,7 +21,6 @@ def parse_words(*words: str) -> dict[str, str]:
     [
         (["--starts=6"], "1, or more with a command"),
         (["--restart=./b"], "2 or more: with 1 the command"),
-        (["--restart=./b"], "never run"),
         (["--starts=6", "--restart=bsae=./b"], "a server of base, spec"),
         (["--starts=6", "--restart=./b", "--rounds=5"], "1 to 5, the number of rounds"),
         (["--starts=6", "--restart=./b", "--duration=1m"], "need rounds"),

@@ -165,7 +165,6 @@ def test_one_failure_of_sixty_is_told_and_takes_the_word():
     "changes",
     [
         {"lengths": RatioEstimate(value=0.5, low=0.45, high=0.55)},
-        {"lengths": RatioEstimate(value=2.0, low=1.9, high=2.1)},
         {"garbage": ShareEstimate(n=6, of=60), "garbage_of_baseline": ShareEstimate(n=0, of=60)},
         {"garbage": ShareEstimate(n=6, of=60)},
     ],

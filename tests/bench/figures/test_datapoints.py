@@ -281,14 +281,12 @@ ROUNDS["no count at all"] = {"plan": PlanTotals(requests=None), "rounds": 0, "du
     ("kind", "sizes", "reason", "complete"),
     [
         ("by the clock", (2, 1), None, [True, False]),
-        ("by the clock", (2, 1), "interrupted", [True, False]),
         ("by the clock", (2, 1), "duration", [True, True]),
         ("by the clock", (1, 1), "duration", [False, True]),
         ("llmperf", (1, 1), None, [True, False]),
         ("llmperf", (1, 1), "failed", [True, True]),
         ("no count of a round", (1, 2), "done", [False, True]),
         ("no count at all", (1, 1), "interrupted", [True, False]),
-        ("no count at all", (1, 1), "duration", [True, True]),
     ],
 )
 def test_a_round_is_complete_with_its_last_planned_request(tmp_path, kind, sizes, reason, complete):

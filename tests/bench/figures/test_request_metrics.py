@@ -101,10 +101,8 @@ def test_every_figure_is_in_the_catalogue():
     ("word", "changes"),
     [
         ("time_runs_backwards", {"end_s": -0.1}),
-        ("time_runs_backwards", {"chunks": chunks((0.2, "text", 4), (0.1, "text", 4))}),
         ("time_runs_backwards", {"chunks": chunks((-0.2, "text", 4), (0.1, "text", 4))}),
         ("time_runs_backwards", {"headers_s": 0.15}),
-        ("time_runs_backwards", {"headers_s": -0.15}),
         ("chunk_after_end", {"end_s": 0.2}),
         (
             "usage_below_chunks",
@@ -112,7 +110,6 @@ def test_every_figure_is_in_the_catalogue():
         ),
         ("running_usage_fell", {"chunks": chunks((0.1, "text", 9), (0.2, "text", -1))}),
         ("usage_differs_from_chunks", {"completion_tokens": 20}),
-        ("usage_differs_from_chunks", {"completion_tokens": 7}),
         (
             "usage_contradicts_stream",
             {"error_detail": "usage says 9 output tokens, the stream held 8 token ids"},

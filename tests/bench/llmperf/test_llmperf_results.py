@@ -57,7 +57,6 @@ def test_a_row_becomes_a_record_of_first_token_and_end(tmp_path):
     ("code", "message", "word", "status"),
     [
         (503, "busy", "status_503", 503),
-        (429, "", "status_429", 429),
         (-1, "", "closed", None),
         (0, "said by the stream", "closed", None),
     ],
@@ -97,7 +96,7 @@ def test_a_figure_may_be_text_and_a_word_is_unknown(tmp_path, value, figure):
     assert results.read_results(tmp_path / "empty") is None
 
 
-@pytest.mark.parametrize("text", ["", "{", "{}", "[1]", "[" * 10])
+@pytest.mark.parametrize("text", ["{", "[1]"])
 def test_another_file_is_told_by_its_name(tmp_path, text):
     write(tmp_path)
     (tmp_path / "m_64_600_individual_responses.json").write_text(text)

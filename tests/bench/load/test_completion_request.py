@@ -53,9 +53,7 @@ def test_a_plain_request_says_nothing_beyond_what_every_server_knows():
     ("fields", "names"),
     [
         ({"seed": 7}, {"seed": 7}),
-        ({"seed": 0}, {"seed": 0}),
         ({"thinking": False}, {"chat_template_kwargs": {"enable_thinking": False}}),
-        ({"thinking": True}, {"chat_template_kwargs": {"enable_thinking": True}}),
         ({"offers": ServerOffers(include_usage=True)}, {"stream_options": {"include_usage": True}}),
         ({"offers": ServerOffers(token_ids=True)}, {"return_token_ids": True}),
         ({"offers": ServerOffers(logprobs=True)}, {"logprobs": True, "top_logprobs": 2}),

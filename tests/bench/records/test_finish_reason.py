@@ -12,9 +12,7 @@ from tandem.bench.records.finish_reason import (
 )
 
 
-@pytest.mark.parametrize(
-    "word", ["abort", "error", "timeout", "cancelled", "insufficient_system_resource", "?"]
-)
+@pytest.mark.parametrize("word", ["abort", "insufficient_system_resource", "?"])
 def test_a_word_outside_the_list_ends_no_complete_answer(word):
     assert not is_good_end(word)
 
@@ -30,9 +28,7 @@ def test_each_good_end_names_its_sources():
     [
         ("length", True),
         ("MAX_TOKENS", True),
-        ("model_length", True),
         ("stop", False),
-        ("?", False),
         (None, False),
     ],
 )
@@ -46,14 +42,10 @@ def test_the_words_of_a_limit_are_told(word, is_limit):
         ("stop", "stop"),
         (None, None),
         ("", None),
-        (" ", None),
         ("null", None),
-        ("None", None),
         (7, "7"),
         ({"type": "abort", "message": "m"}, "abort"),
         ({"type": None}, None),
-        ({}, None),
-        (False, "False"),
     ],
 )
 def test_a_finish_reason_is_read_in_every_form(value, word):

@@ -12,8 +12,6 @@ HI = {"prompt": "Hi"}
 ROWS = {
     "lines": ("a", '\n{"prompt": "Hi"}\r\n', [("line 2", HI)]),
     "list": ("a", '[{"prompt": "Hi"},\n "Why?"]', [("entry 1", HI), ("entry 2", "Why?")]),
-    "list of lists": ("a", "[[1]]", [("entry 1", [1])]),
-    "numbers in a .json": ("a.json", "[1]", [("entry 1", 1)]),
     "numbers below a blank line": ("a.json", "\n [1,\n2]", [("entry 1", 1), ("entry 2", 2)]),
     "table of Excel": ("a", "prompt,kind,,\nHi,QA,,\n", None),
     "table of Excel with empty rows": ("a", "prompt,kind\nHi,QA\n,\n , \n", None),
@@ -21,7 +19,6 @@ ROWS = {
     "a list a line": ("a", "[[1]]\n[[2]]\n", [("line 1", [[1]]), ("line 2", [[2]])]),
     "table by its cells": ("a", "prompt,kind\nHi,QA\n", None),
     "table by its name": ("a.CSV", "prompt\nHi\n", None),
-    "table of pandas": ("a", ",prompt\n0,Hi\n", None),
     "one known column": ("a", "prompt\nHi\n", None),
     "prose with commas": (
         "a",
@@ -29,7 +26,6 @@ ROWS = {
         [("line 1", "Well,hello"), ("line 2", "A,b,c")],
     ),
     "prose with quotes": ("a", '"Hi" she said\n', [("line 1", '"Hi" she said')]),
-    "one line": ("a", "a,b", [("line 1", "a,b")]),
     "old ends of lines": ("a", "a\r\rb", [("line 1", "a"), ("line 3", "b")]),
 }
 
