@@ -11,8 +11,6 @@ import pytest
 import servers_apart
 from servers_apart import Server
 
-from tandem.errors import ExternalError
-
 FAST = {"step_ms": [1.0], "prefill_base_ms": 1.0}
 
 
@@ -42,9 +40,3 @@ def test_the_twin_answers_under_the_name_of_its_knobs_and_logs_it(tmp_path: Path
     assert "asked-1" in "".join(server.read_entries())
     with pytest.raises(ConnectionRefusedError):  # after its block
         connect(server).connect()
-
-
-def test_a_server_that_does_not_start_is_told(tmp_path: Path) -> None:
-    server = servers_apart.simulator(tmp_path, {"law": "nobodys"})
-    with pytest.raises(ExternalError, match="did not start"), server:
-        pass

@@ -6,18 +6,15 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from doubles.simulator_thread import SimulatorThread
-from simulator_client import CHAT, Answered, ask, chat, until
+from simulator_client import CHAT, ask, chat, until
 
 from tandem.simulator.__main__ import main
-from tandem.simulator.settings import SimulatorSettings
 
 ROOT = Path(__file__).parents[2]
 QUICK = {"model": "m", "step_ms": [1], "prefill_base_ms": 1}
@@ -135,37 +132,3 @@ def test_a_server_that_starts_answers_nothing_until_its_time(start_simulator):
     assert [ask(starting, path).status for path in ("/health", "/ping")] == [503, 503]
     assert ask(starting, CHAT, chat()).status == 503
     assert until(lambda: ask(soon, "/health").status == 200)
-
-
-@pytest.fixture
-def server_and_log(tmp_path: Path) -> Iterator[tuple[SimulatorThread, Path]]:
-    path = tmp_path / "truth.jsonl"
-    with SimulatorThread(SimulatorSettings(**{**QUICK, "step_ms": (1.0,)}), path) as running:
-        yield running, path
-
-
-def test_whoever_is_served_when_it_ends_is_cut_and_logged(server_and_log):
-    simulator, path = server_and_log
-    answers: list[Answered] = []
-
-    def client(stream: bool) -> None:
-        answers.append(ask(simulator.url, CHAT, chat(ignore_eos=True, stream=stream)))
-
-    clients = [threading.Thread(target=client, args=(stream,)) for stream in (True, False)]
-    for entry in clients:
-        entry.start()
-    assert until(
-        lambda: (
-            b'num_requests_running{engine="0",model_name="m"} 2.0'
-            in ask(simulator.url, "/metrics").body
-        )
-    )
-    simulator.stop()
-    for entry in clients:
-        entry.join()
-
-    assert all(replies.broken for replies in answers)
-    assert [json.loads(line)["fault"] for line in path.read_text().splitlines()[1:]] == [
-        "gone",
-        "gone",
-    ]

@@ -123,13 +123,6 @@ def test_refuses_what_vllm_refuses(simulator, body, status, says):
     assert answers.json["error"]["code"] == status
 
 
-def test_a_refused_request_stands_in_the_log_too(simulator):
-    headers = named()
-    ask(simulator.url, CHAT, b"{", headers)
-    truth = truth_of(simulator, headers)
-    assert (truth.status, truth.bursts, truth.finish_reason) == (400, [], None)
-
-
 @pytest.mark.parametrize(
     ("path", "body"),
     [

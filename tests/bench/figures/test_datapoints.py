@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from measured import chunks, failed, record, write_run
+from measured import failed, record, write_run
 
 from tandem.bench.figures import summary
 from tandem.bench.figures.datapoints import read_rounds
@@ -108,52 +108,6 @@ LIVE = (
 )
 
 
-def drawn_folder(folder: Path, seed: int, **changes: Any) -> Path:
-    """Any run: rounds, slots, classes, loads, failures, contradictions and counters as they
-    come."""
-    generator = random.Random(seed)  # noqa: S311 - a draw that can be repeated
-    records = []
-    scrapes = []
-    for number in range(generator.randint(1, 4)):
-        for class_ in ("repeat", "chat"):
-            for concurrency, rate in generator.sample([(1, None), (4, None), (None, 2.5)], 2):
-                for slot, arm_ in enumerate(generator.sample(["base", "spec"], 2)):
-                    turn = {
-                        "arm": arm_,
-                        "class_": class_,
-                        "concurrency": concurrency,
-                        "rate_per_s": rate,
-                        "round": number,
-                        "slot": slot,
-                    }
-                    records += [
-                        drawn_record(generator, len(records) + n, **turn)
-                        for n in range(generator.randint(1, 5))
-                    ]
-                    scrapes += drawn_scrapes(generator, **turn)
-    if generator.random() < 0.5:
-        generator.shuffle(records)
-    fields = {"clock": CLOCK, "goodput": {"ttft_ms": 250.0} if seed % 2 else None}
-    return write_run(folder, records, scrapes, **(fields | changes))
-
-
-def drawn_record(generator: random.Random, number: int, **turn: Any) -> RequestRecord:
-    fields = {"request_id": f"r-{number}", "start_s": 1000.0 + generator.uniform(0, 300), **turn}
-    first = generator.uniform(0.05, 0.4)
-    later = [
-        first + step * generator.uniform(0.01, 0.05) for step in range(1, generator.randint(2, 6))
-    ]
-    stream = chunks(*((at_s, "text", 2) for at_s in (first, *sorted(later))))
-    kind = generator.random()
-    if kind < 0.15:
-        return failed(**fields)
-    if kind < 0.25:
-        return record(**fields, completion_tokens=1)  # fewer than chunks: a suspect
-    return record(
-        **fields, chunks=stream, headers_s=0.01, end_s=1.0, completion_tokens=2 * len(stream)
-    )
-
-
 def scraped(**turn: Any) -> list[MetricsScrape]:
     """Counters of one turn of an arm that speculates."""
     fields = {"arm": "spec", "class_": "repeat", "concurrency": 4, "rate_per_s": None, **turn}
@@ -175,15 +129,12 @@ def drawn_scrapes(generator: random.Random, **turn: Any) -> Iterator[MetricsScra
         yield MetricsScrape(at_s=1000.0, when=when, counters=counters, **turn)
 
 
-SEEDS = [
-    pytest.param(seed, marks=[] if seed in {0, 1, 6, 11} else [pytest.mark.proof])
-    for seed in range(12)
-]
+RECORDED = ("monitoring/measured/run", "benchmarks/real_run/ngram")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_all_values_of_a_cell_are_those_of_the_summary(tmp_path, seed):
-    assert_like_the_summary(drawn_folder(tmp_path, seed))
+@pytest.mark.parametrize("name", RECORDED)
+def test_all_values_of_a_cell_are_those_of_the_summary(name):
+    assert_like_the_summary(Path(__file__).parents[2] / name)
 
 
 # classes and loads that are pooled
@@ -324,7 +275,8 @@ def test_a_round_is_complete_without_interrupted_requests(tmp_path, more, comple
 
 
 def test_every_line_belongs_to_one_round(tmp_path):
-    drawn_folder(tmp_path, 6)
+    numbers = [0, 1, 1, 0, 2, 1]
+    write_run(tmp_path, [record(request_id=f"r-{n}", round=n) for n in numbers])
     text = (tmp_path / "records.jsonl").read_bytes()
 
     lines = [

@@ -42,16 +42,6 @@ def test_a_row_has_latencies_and_a_dash_where_absent(tmp_path, request_, latenci
     assert row(printed(tmp_path, request_), "repeat", "base") == latencies.split()
 
 
-def test_latencies_have_three_quantiles(tmp_path):
-    ends_s = [0.1 * number for number in range(1, 11)]
-    records = [
-        record(request_id=f"r-{end_s}", chunks=chunks((end_s / 2, "text", 8)), end_s=end_s)
-        for end_s in ends_s
-    ]
-    figures = row(printed(tmp_path, *records), "repeat", "base")
-    assert (figures[1:4], figures[7:]) == (["275.0", "455.0", "495.5"], ["275.0", "455.0", "495.5"])
-
-
 def test_goodput_and_other_medians_have_a_table_of_their_own(tmp_path):
     lines = printed(tmp_path, record(), goodput={"ttft_ms": 500.0})
     figures = row(lines, "repeat", "base", title="summary.json)")

@@ -194,21 +194,6 @@ def test_cut_streams_and_missing_counters_end_no_run(tmp_path, monkeypatch):
     assert {"a gives no counters", "b gives no counters"} <= notes
 
 
-def test_what_one_server_refuses_is_left_out_and_recorded(tmp_path):
-    async def refuse(servers, _run):
-        servers[1].refused_fields = ("seed", "max_tokens")
-
-    ran = measure(tmp_path, meanwhile=refuse, temperature=0.7)
-
-    assert [arm["left_out"] for arm in ran.manifest["arms"]] == [[], ["max_tokens", "seed"]]
-    bodies = [truth["body"] for truth in measured(ran.servers[1])]
-    assert all(body["max_completion_tokens"] and "seed" not in body for body in bodies)
-    assert {record.error for record in ran.records} == {None}
-    notes = json.loads((ran.folder / "summary.json").read_text())["notes"]
-    assert any(note.startswith("b refuses seed (status_400: ") for note in notes)
-    assert any("only b is not sent seed" in note for note in notes)
-
-
 def test_rounds_end_with_the_time_and_blocks_stay_whole(tmp_path):
     ran = measure(tmp_path, rounds=0, duration_s=0.5)
 
