@@ -15,6 +15,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from tandem.errors import InputError
+from tandem.judge.equality import divergence
 from tandem.judge.equality.output_equality import compare_outputs
 from tandem.judge.schema import OutputEquality
 
@@ -171,6 +172,20 @@ def test_lengths_come_from_the_outputs_where_no_server_counts(tmp_path):
     ramble = len(text(1)) + 1 + len(TEXT)
     assert equality.lengths.value == pytest.approx(ramble / baseline, rel=0.02)
     assert equality.result == "differs"
+
+
+def test_lengths_are_not_told_by_a_part_of_the_outputs(tmp_path, monkeypatch):
+    monkeypatch.setattr(divergence, "MAX_READ", 4)
+
+    equality = only(
+        tmp_path,
+        {
+            "base": lambda p, r: {"text": text(p, r), "completion_tokens": None},
+            "spec": lambda p, r: {"text": other(p, r), "completion_tokens": None},
+        },
+    )
+
+    assert (len(equality.examples), equality.lengths) == (2, None)
 
 
 def test_sampled_rounds_need_a_control_as_yardstick(tmp_path):
