@@ -71,4 +71,4 @@ def test_a_part_nested_without_end_never_raises():
     for _ in range(500):
         part = {"content": part, "musing": part}
 
-    assert read_output({"delta": {"content": part, "musing": part}}).text == ""
+    assert read_output({"delta": {"content": part, "musing": part}}) == ChoiceOutput()
