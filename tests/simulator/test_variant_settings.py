@@ -53,6 +53,10 @@ def test_law_window_and_counters_are_those_of_runtime_and_variant(
     assert result == (law, window, runtime, counters)
 
 
+def test_thinking_stays_in_the_text_as_rendered_servers_leave_it():
+    assert not any(knobs.reasoning_parser for knobs in of("post").values())
+
+
 def test_the_posts_figures_come_out_as_it_prints_them():
     """45 ms plain, and 15 ms where everything is accepted: 7 tokens in a step of 45 ms and 7
     drafts."""
