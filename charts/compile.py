@@ -5,7 +5,7 @@ to local disk only. Only the tools image may write to the bucket, before and aft
 compile that fails for good leaves nothing held.
 
 The containers run one after another. `fetch` checks whether the artifact exists, takes the lease
-and downloads the models. `compile` is the runtime's own image, unmodified. `upload` verifies and
+and downloads the models. `compile` is the runtime's own image, unmodified. `upload` inspects and
 stores. Only `upload` is retried if it fails, with the compiled files still on disk. A compile that
 is given up ends well for Kubernetes (`--defer`). Then `upload`, which alone may write the lease,
 runs, frees it, and fails with the compile's words and exit code. A container that is killed from

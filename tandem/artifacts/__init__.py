@@ -1,4 +1,4 @@
-"""The life of an artifact: staged, compiled, verified, uploaded, admitted, listed, collected.
+"""The life of an artifact: staged, compiled, inspected, uploaded, admitted, listed, collected.
 
 Pods run `python -m tandem.artifacts COMMAND`; an operator may run it by hand.
 """

@@ -25,7 +25,7 @@ COMMANDS = {
         "before a compile: bring the staged models to local disk, or say that the artifact is there"
     ),
     "verify": "compare a stored model or artifact with its manifest, byte by byte",
-    "upload": "after a compile: verify the artifact, store it, write its manifest last",
+    "upload": "after a compile: inspect the artifact, store it, write its manifest last",
     "fetch-tasks": "before the quality tasks: bring the declared task sets to local disk",
     "keep": "after a measurement: store its results, and exit with its code",
     "admit": "before serving: compare artifact and Deployment, refuse or make the artifact local",

@@ -4,6 +4,9 @@ Invariant: the manifest is written last, and only of whole files; `stage` refuse
 a file of another snapshot, so files of two commits never mix; the written bytes depend only on the
 snapshot, so any writer, after any number of kills, ends with the same bytes.
 
+A run that was cut is run again: it skips the files that are whole in the bucket, and hub.py resumes
+a download where it ended.
+
 The prefix of a pinned model has its commit. The prefix of an unpinned model has the branch or tag,
 e.g. `main`: its manifest has the commit at that time, until an operator removes the prefix.
 """

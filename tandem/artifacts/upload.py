@@ -1,4 +1,4 @@
-"""`upload`: verify the compiled artifact and store it, its manifest last; or report the failure.
+"""`upload`: inspect the compiled artifact and store it, its manifest last; or report the failure.
 
 Invariant: an artifact with a manifest has passed the local inspection against its key, and a
 refused one is stored without a set manifest; the first whole artifact of a key wins, and a second

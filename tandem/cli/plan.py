@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from tandem.cli.console import count_columns, print_result
 from tandem.cli.flags import EnvironmentName, Name, require_range
 from tandem.cli.inputs import read_legal_experiment, read_legal_inputs
+from tandem.cli.new import INSTANCE_TYPES
 from tandem.cli.plan_advice import PlanForecast, PlanPlace, describe_recommendation
 from tandem.cli.plan_figures import PlanFigures, build_basis, split_word
 from tandem.cli.plan_screen import (
@@ -24,7 +25,6 @@ from tandem.cli.plan_screen import (
     list_sources,
 )
 from tandem.cli.selection import DEFAULTS, Selection
-from tandem.cli.starter import INSTANCE_TYPES
 from tandem.declarations.catalogue import Catalogue, load_catalogue
 from tandem.declarations.experiment import Experiment
 from tandem.errors import ExitCode, InputError

@@ -66,7 +66,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "Show what changes on another runtime; write the experiment",
             "migrate:migrate",
         ),
-        "new": ("Write a commented environment and experiment to start from", "starter:new"),
+        "new": ("Write a commented environment and experiment to start from", "new:new"),
     },
     "Measure any server": {
         "bench": ("Measure servers; report, compare, verify and publish runs", "bench:app"),

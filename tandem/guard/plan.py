@@ -112,6 +112,7 @@ def _has_overdue_capacity(
 
 
 def _next_fence_state(fleet: FleetState, terminate_ids: tuple[str, ...]) -> FenceState:
+    """Return `stopped` once EC2 lists no instance of ours and the node group wants none."""
     is_empty = "instances" not in fleet.unknown and not fleet.own_instances
     if is_empty and (
         fleet.has_node_group is False

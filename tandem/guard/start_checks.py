@@ -1,4 +1,7 @@
-"""What a start needs besides a lease: a settled node group of ours, capacity, and nobody's stop.
+"""What a start needs besides a lease: a settled node group of ours, and capacity.
+
+Nor may another program be about to stop the fleet. Whether a fence is closed is not asked here:
+`fleet_start` reads it first.
 
 Invariant: standard library and boto3 only. Each check raises before anything is written.
 """

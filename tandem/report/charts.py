@@ -1,4 +1,4 @@
-"""The page's sections and charts: SVG for the page, PNG for slides, by Vega in vl-convert.
+"""What a section and a chart are, and how a chart becomes SVG, and PNG for slides, by vl-convert.
 
 Invariant: text is text, and colors are CSS variables, so light, dark and paper share one drawing; a
 screen reader reads the title and the caption of a chart, and the figures in the table under it. No

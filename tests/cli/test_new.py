@@ -10,9 +10,9 @@ import pytest
 from bucket_specs import folders
 
 from tandem.cli.inputs import read_inputs
+from tandem.cli.new import CAPACITY_KINDS, INSTANCE_TYPES
 from tandem.cli.program import main
 from tandem.cli.selection import Selection
-from tandem.cli.starter import CAPACITY_KINDS, INSTANCE_TYPES
 from tandem.declarations.catalogue import load_catalogue
 from tandem.declarations.record import FILL_IN
 
