@@ -225,7 +225,7 @@ class _FleetStart:
         require_node_group(self.config, self.fleet, has_lease=self.fleet.lease is not None)
         if self.fleet.max_size < self.lease.nodes:
             problem = f"at most {self.fleet.max_size} nodes; {self.lease.nodes} are asked for"
-            raise self._refuse(problem, "deploy the Fleet stack, for capacity.nodes has changed")
+            raise self._refuse(problem, "capacity.nodes has changed: deploy the Fleet stack")
 
     # lease and stop
 

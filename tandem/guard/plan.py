@@ -261,7 +261,7 @@ def _list_lease_end_reasons(
 ) -> Iterator[tuple[datetime, str]]:
     """Yield the reasons that follow from the lease itself."""
     if lease.ending:
-        text = f"run {lease.run} ends since {format_value(lease.ending)} and is not gone"
+        text = f"run {lease.run} has been ending since {format_value(lease.ending)} and is not gone"
         yield lease.ending + NORMAL_END_LIMIT, text
     if fleet.is_ending:
         return

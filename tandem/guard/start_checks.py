@@ -53,7 +53,8 @@ def require_no_other_lease(config: GuardConfig, fleet: FleetState, requested: Le
         problem = f"the lease of run {lease.run} ended at {deadline_text}"
         advice = LATE_START_ADVICE
     elif lease.ending is not None:
-        problem = f"run {lease.run} of {lease.who} ends since {lease.ending:{MOMENT_FORMAT}} UTC"
+        ending_text = f"{lease.ending:{MOMENT_FORMAT}} UTC"
+        problem = f"run {lease.run} of {lease.who} has been ending since {ending_text}"
         advice = f"wait until {status_command} shows no lease; to finish it by hand: {end_command}"
     elif lease.run != requested.run:
         problem = f"run {lease.run} of {lease.who} has the fleet until {deadline_text}"

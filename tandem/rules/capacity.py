@@ -120,15 +120,15 @@ def _find_zone_without_subnet(context: EnvironmentContext) -> Iterable[RuleFindi
         key = "network.zones" if context.environment.network.kind == "new" else "network.subnets"
         got = f"{zone}, which has no subnet"
         change = (
-            f"add {zone} to {key} as the last:"
-            " the first two zones are the cluster's, and nothing of it moves"
+            f"add {zone} at the end of {key}:"
+            " the first two zones are the cluster's, so nothing of it moves"
         )
         yield RuleFinding("capacity.zone", got, join_values(zones), change)
 
 
 @RULES.warn("system-nodes-offered", _OFFERINGS, "2026-11-21")
 def _find_unoffered_system_type(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """A dated list has one of the network's first two zones for the system nodes' type."""
+    """A dated list offers the system nodes' type in one of the network's first two zones."""
     offerings = context.catalogue.offerings
     instance_type = context.environment.cluster.system_nodes.instance_type
     figure = offerings.offerings.get(instance_type, {}).get(context.environment.region)
@@ -140,8 +140,8 @@ def _find_unoffered_system_type(context: EnvironmentContext) -> Iterable[RuleFin
             f" {join_values(figure.value)}"
         )
         change = (
-            f"{_ask_account(context)}, or name one of these"
-            " zones among the first two of the network"
+            f"{_ask_account(context)}, or make one of these"
+            " zones the first or second of the network"
         )
         yield RuleFinding("cluster.system_nodes.instance_type", got, legal, change, figure)
 

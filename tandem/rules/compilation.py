@@ -114,7 +114,7 @@ def _compile_limits(context: HostingContext) -> dict[str, int]:
 
 @RULES.refuse("compile-fits", _INSTANCES, "2026-11-21")
 def _find_oversize_compiles(context: HostingContext) -> Iterable[RuleFinding]:
-    """A compile's CPUs and memory are those of one node at most, next to the DaemonSets."""
+    """A compile's CPUs and memory fit what the DaemonSets leave of one node."""
     for name, limit in _compile_limits(context).items():
         value = getattr(context.experiment.compile, name)
         if value is not None and value > limit:
@@ -143,7 +143,7 @@ def _find_waiting_compiles(context: HostingContext) -> Iterable[RuleFinding]:
             )
             legal = f"at most {limit // count}, or no more than {limit // share} compiles at once"
             change = (
-                "create as many of the Jobs, and the next when one has ended:"
+                "create no more of the Jobs at once, and the next when one has ended:"
                 " a deadline runs from the start"
             )
             yield context.find(

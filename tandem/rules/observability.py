@@ -32,7 +32,7 @@ RULES = RuleList()
 
 @RULES.refuse("subscription-endpoint", _SNS, "2026-11-21")
 def _find_wrong_endpoint(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """A subscriber's endpoint is of its protocol."""
+    """The endpoint of an alarm's subscriber fits its protocol."""
     for path, subscription in index_paths(
         _SUBSCRIPTIONS, context.environment.observability.alarm_subscriptions
     ):
@@ -40,7 +40,10 @@ def _find_wrong_endpoint(context: EnvironmentContext) -> Iterable[RuleFinding]:
         if not pattern.fullmatch(subscription.endpoint):
             got = f"{subscription.endpoint} with protocol {subscription.protocol}"
             yield RuleFinding(
-                f"{path}.endpoint", got, legal, "write one, or the protocol that was meant"
+                f"{path}.endpoint",
+                got,
+                legal,
+                "write one, or the protocol of this endpoint",
             )
 
 

@@ -220,13 +220,13 @@ def _find_large_request(
 
 @RULES.refuse("cpu-fits", _INSTANCES, "2026-11-21")
 def _find_large_cpu(context: HostingContext) -> Iterable[RuleFinding]:
-    """A variant's CPUs are within its devices' share of the node, next to the DaemonSets."""
+    """A variant's CPUs fit its devices' share of what the DaemonSets leave of a node."""
     yield from _find_large_request(context, "cpu", context.instance.allocatable_cpu_m)
 
 
 @RULES.refuse("memory-fits", _INSTANCES, "2026-11-21")
 def _find_large_memory(context: HostingContext) -> Iterable[RuleFinding]:
-    """A variant's memory is within its devices' share of the node, next to the DaemonSets."""
+    """A variant's memory fits its devices' share of what the DaemonSets leave of a node."""
     yield from _find_large_request(context, "memory_gib", context.instance.allocatable_memory_mib)
 
 

@@ -305,7 +305,7 @@ def _find_missing_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]:
 
 @RULES.warn("mirrors-seeded", f"{_ECR}, considerations", "2026-11-22")
 def _find_unseeded_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Where nothing leads out of the VPC, mirrors in private ECR are filled beforehand."""
+    """If the VPC has no way out, its mirrors in private ECR are filled beforehand."""
     mirrors = [
         mirror
         for mirror in context.environment.registry_mirrors.values()
@@ -317,8 +317,8 @@ def _find_unseeded_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]
             " a pull-through cache fetches nothing for a VPC without a way out"
         )
         change = (
-            f"run what `tandem images {context.environment.name}"
-            " --seed` prints, where the internet is reached"
+            f"run the commands that `tandem images {context.environment.name} --seed` prints, on a"
+            " machine that reaches the internet"
         )
         yield RuleFinding(
             "registry_mirrors", f"{join_values(mirrors)} with network.nat none", legal, change

@@ -60,7 +60,7 @@ def _find_refused_mode(context: ArmContext) -> Iterable[RuleFinding]:
         ]
         legal = join_values(mode.mode for mode in modes)
         yield RuleFinding(
-            context.paths["mode"], got, legal, f"nearest: {support.nearest}", support.verdict
+            context.paths["mode"], got, legal, f"write {support.nearest}", support.verdict
         )
 
 
@@ -137,7 +137,7 @@ def _find_unread_method(context: ArmContext) -> Iterable[RuleFinding]:
 
 @RULES.warn("window-gains", f"{NXDI} models/model_base.py _token_gen_forward", "2025-09-22")
 def _find_useless_window(context: ArmContext) -> Iterable[RuleFinding]:
-    """A window of 1 gains nothing where a step commits at most k tokens."""
+    """A window of 1 gains nothing if a step commits no more tokens than the window has."""
     step = context.runtime.counters.tokens_per_step
     path = context.paths["num_speculative_tokens"]
     if (
@@ -145,8 +145,8 @@ def _find_useless_window(context: ArmContext) -> Iterable[RuleFinding]:
         and context.variant.num_speculative_tokens == 1
         and step.value == "k"
     ):
-        legal = f"2 or more: a step on {context.runtime.name} commits at most k tokens"
-        yield RuleFinding(path, "1", legal, "write 2 or more", step)
+        got = f"1: a step on {context.runtime.name} commits 1 token, as without speculation"
+        yield RuleFinding(path, got, "2 or more", "write 2 or more", step)
 
 
 @RULES.warn("window-long", "arXiv 2211.17192, expected tokens per step", "2026-11-21")

@@ -170,7 +170,7 @@ class RequestInbox:
         stem = _STEMS[request.kind].format(run=re.escape(request.run))
         fault = find_run_id_fault(request.run)
         if fault or not re.fullmatch(stem, item.stem):
-            problem = fault or f"its name does not say {request.kind} of run {request.run}"
+            problem = fault or f"its name is not that of a {request.kind} of run {request.run}"
             raise InputError(problem, where=item.key, change="write it with `tandem run`")
         if request.environment != self.world.environment.name:
             problem = (

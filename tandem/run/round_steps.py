@@ -140,7 +140,7 @@ def measure_round(work: StepWork) -> StepProgress:
             close_job(work, look.name)
             return _confirm_round(work, measured, look.image_id)
     if look.exit_code == REFUSED_EXIT_CODE and not change:
-        refusal = f"round {number} is refused: {look.words}; what was recorded is kept"
+        refusal = f"the Job of round {number} refused its input: {look.words}; the records are kept"
         raise RunEndError(refusal, "failed")
     if work.attempts >= MAX_ROUND_ATTEMPTS:
         failure = f"round {number} could not be measured in {work.attempts} attempts: {reason}"

@@ -161,7 +161,10 @@ def test_the_reaper_leaves_an_ending_lease_alone_for_30_minutes(world, start, pa
     before = passes(25).plan.reasons
 
     why = passes(5).plan.reasons[0]
-    assert (before, "run r1 ends since 2026-11-21T08:00:00Z and is not gone" in why) == ((), True)
+    assert (before, "run r1 has been ending since 2026-11-21T08:00:00Z and is not gone" in why) == (
+        (),
+        True,
+    )
 
 
 def test_the_reaper_ends_a_fleet_whose_end_died_long_before_the_deadline(world, start, passes):
@@ -206,5 +209,5 @@ def test_an_end_that_lies_in_the_future_is_none(world, start, passes):
 def test_a_start_of_an_ending_lease_is_refused(world, start):
     start("r1", hours=8)
     world.change(lease_key("r1"), ending=world.now.isoformat())
-    with pytest.raises(InputError, match="run r1 of anna ends since"):
+    with pytest.raises(InputError, match="run r1 of anna has been ending since"):
         start("r1", hours=8)

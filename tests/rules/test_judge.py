@@ -99,7 +99,7 @@ def test_refused_mode_cites_its_figure_and_the_nearest() -> None:
     (fault,) = judged({"variants[1].mode": "vanilla"})
     assert fault.source is not None
     assert "libraries/nxd-inference/developer_guides/feature-guide.rst" in fault.source
-    assert (fault.allowed, fault.change) == ("none, fused", "nearest: fused")
+    assert (fault.allowed, fault.change) == ("none, fused", "write fused")
 
 
 def test_the_posts_label_is_explained_where_it_is_refused() -> None:
@@ -126,7 +126,7 @@ def test_each_known_mode_is_served_or_refused_with_reason(mode: str) -> None:
         fault for fault in judged({"variants[1].mode": mode}) if fault.rule == "mode-served"
     )
     assert ": " in fault.got
-    assert fault.change.startswith("nearest: fused")
+    assert fault.change.startswith("write fused")
 
 
 def test_sweep_too_long_to_name_is_refused_at_its_prefix() -> None:

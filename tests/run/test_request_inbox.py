@@ -86,7 +86,7 @@ def test_name_that_is_none(world):
 
 
 def test_key_that_says_another_run(world):
-    assert "does not say run of run" in refuse(world, world.ask(stem="post-2"))
+    assert "is not that of a run of run" in refuse(world, world.ask(stem="post-2"))
 
 
 def test_what_cannot_fit_is_refused(world):

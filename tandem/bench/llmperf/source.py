@@ -68,9 +68,7 @@ def require_commit(folder: Path) -> None:
             f"these are not llmperf's files at commit {COMMIT[:12]}: git's tree id is {actual_id},"
             f" not {TREE_ID}"
         )
-        change = (
-            f"check that commit out, unchanged and with nothing added ({command}), and run again"
-        )
+        change = f"check out that commit; {command} shows changed and added files, which must go"
         raise InputError(problem, where=str(folder), change=change)
 
 

@@ -54,9 +54,7 @@ class RoundCallback:
         is_done = await self._call_and_wait(number, ROUND_WAIT_S, stoppable=True)
         if not is_done and not self.stop.is_requested:
             delay = f"{ROUND_WAIT_S:g} s after a round"
-            self.note(
-                f"what is called between rounds was still busy {delay}: later turns ran beside it"
-            )
+            self.note(f"the hook between rounds was still busy {delay}: later turns ran beside it")
 
     async def call_at_end(self, number: int, *, after_interrupt: bool) -> None:
         """Call the hook once the run has ended and its files are final.
@@ -67,9 +65,7 @@ class RoundCallback:
         """
         wait_s = INTERRUPT_WAIT_S if after_interrupt else END_WAIT_S
         if not await self._call_and_wait(number, wait_s, stoppable=not after_interrupt):
-            self.note(
-                f"what is called at the end was still busy after {wait_s:g} s and was left alone"
-            )
+            self.note(f"the hook at the end was still busy after {wait_s:g} s and was left alone")
 
     async def _call_and_wait(self, number: int, wait_s: float, *, stoppable: bool) -> bool:
         """Call the hook once its previous call has returned; return whether it returned in time."""
@@ -102,7 +98,7 @@ class RoundCallback:
         if error is not None and not self._has_failed:  # later failures may differ only in a time
             self._has_failed = True
             self.note(
-                f"what is called between rounds failed ({type(error).__name__}: {error}); records"
+                f"the hook between rounds failed ({type(error).__name__}: {error}); records"
                 " are whole"
             )
         return True

@@ -39,8 +39,8 @@ class Calls:
 
 
 def called(ran: Ran) -> list[str]:
-    """Notes about what was called."""
-    return [note for note in ran.manifest["notes"] if "called" in note]
+    """Notes about the hook."""
+    return [note for note in ran.manifest["notes"] if "hook" in note]
 
 
 @pytest.fixture(scope="module")
@@ -98,11 +98,8 @@ def test_a_call_that_hangs_delays_no_run(tmp_path, monkeypatch):
     assert (ran.outcome.reason, ran.outcome.fault, len(ran.records)) == ("done", None, 24)
     assert (ran.manifest["ended"]["reason"], numbers) == ("done", [0])
     assert called(ran) == [
-        (
-            "what is called between rounds was still busy 0.05 s after a round: later turns ran"
-            " beside it"
-        ),
-        "what is called at the end was still busy after 0.05 s and was left alone",
+        "the hook between rounds was still busy 0.05 s after a round: later turns ran beside it",
+        "the hook at the end was still busy after 0.05 s and was left alone",
     ]
 
 
