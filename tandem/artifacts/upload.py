@@ -167,8 +167,8 @@ class ArtifactUpload:
             )
             command = quote_command("tandem", "artifacts", "import", *words)
             change = (
-                "no server finds what is kept there; if it is no fault,"
-                f" take it in: {command}; else compile again"
+                "no server uses the files kept there; if the difference is harmless,"
+                f" import them: {command}; otherwise compile again"
             )
             raise StaleError(format_faults(faults), where=f"{store.url(folder)}/", change=change)
         where = store.url(sets.manifest_key(key.prefix))

@@ -198,12 +198,12 @@ def _compute_known_keys(experiment: Experiment, file: Path, catalogue: Catalogue
 
 
 def _build_snapshot_error(path: Path, names: Sequence[str]) -> SpecError:
-    kinds = f"a folder of experiment files, one file named after {', '.join(names)}"
+    kinds = f"a folder with experiment files of these names: {', '.join(names)}"
     fault = SpecFault(
         file=str(path),
         path="",
         got="nothing to compare with",
-        allowed=f"{kinds}, or rendered manifests",
+        allowed=f"{kinds}; or rendered manifests",
         change="name one of these by --against",
     )
     return SpecError([fault])

@@ -196,7 +196,7 @@ def read_access(
         key = _read_api_key(variables[name])
         access[name] = ServerAccess(api_key=key, headers=_read_headers(header_words[name]))
         if access[name].has_two_keys:
-            problem = f"--api-key-env and --header Authorization, both of {name}"
+            problem = f"--api-key-env and --header Authorization are both given for {name}"
             raise InputError(problem, change="give one of them")
     return access
 

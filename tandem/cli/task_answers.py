@@ -34,7 +34,7 @@ def ask_task(
     if group:
         change = "write `group` into the items, or give samples with --lm-eval"
         raise InputError(
-            "it is a field of lm-eval's documents", where=f"--group {group}", change=change
+            "only samples of lm-eval have such a field", where=f"--group {group}", change=change
         )
     manifest = read_manifest(folder)
     path = items or OWN_TASK

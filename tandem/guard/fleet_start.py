@@ -297,7 +297,7 @@ class _FleetStart:
                 "delete it in the console of EventBridge Scheduler and take another name for"
                 " this run"
             )
-            raise ExternalError("it is not as it was asked for", where=where, change=advice)
+            raise ExternalError("it differs from the request", where=where, change=advice)
         return arn
 
     def _create_schedule(self, request: Mapping[str, Any]) -> None:

@@ -117,7 +117,7 @@ class _NormalEnd:
             ) or "there is no lease, so nothing to end"
             advice = (
                 f"tandem status --env {name} says what runs; tandem stop --env {name} stops it"
-                " whoever it is"
+                " whoever owns it"
             )
             raise InputError(problem, where=name, change=advice)
         if run is not None and fleet.lease.run != run:
@@ -132,7 +132,9 @@ class _NormalEnd:
             where = self.config.node_group_description
             fleet.require_known("node group", where=where, **advice_if_unknown)
             advice = f"{self._status_command} says whose it is"
-            raise InputError("it is another's, so it is left alone", where=where, change=advice)
+            raise InputError(
+                "it belongs to another run, so it is left alone", where=where, change=advice
+            )
         return fleet.pointer, fleet.lease, fleet.has_node_group is not False
 
     def _announce_end(self, lease: Lease) -> Lease:

@@ -117,7 +117,7 @@ def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFlo
     """Return whether the baseline equals itself, and its difference in every cell."""
     table = pairing.table
     if table.control is None:
-        reason = "the baseline was not asked against itself (--control-rounds)"
+        reason = "the baseline was not measured against itself (--control-rounds)"
         return ("absent", f"no noise floor: {reason}{_NO_FLOOR}"), ()
     cells = []
     for code, metric in product(pairing.known_cells(), JUDGED_METRICS):
@@ -126,9 +126,7 @@ def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFlo
             cells.append(cell)
     floors = tuple(cell.floor for cell in cells)
     if not floors:
-        reason = (
-            "no class has 3 prompts that both goes at the baseline answered in rounds that count"
-        )
+        reason = "no class has 3 prompts that the baseline answered both times in rounds that count"
         return ("absent", f"no noise floor: {reason}{_NO_FLOOR}"), ()
 
     differences = [

@@ -149,8 +149,7 @@ def check_warm_up(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
 
     if not sentences:
         reason = (
-            "no warm-up was asked until it was stable, and no variant was asked 3 prompts in two"
-            " rounds"
+            "no warm-up ran until the server was stable, and no variant got 3 prompts in two rounds"
         )
         return "absent", reason
     if is_cold:
@@ -206,15 +205,15 @@ def check_order(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
     squares = float((sign * sign).sum())
     if squares < 1:
         reason = (
-            "every class was asked of the arms in one order only, so what an order does is in every"
-            f" speed-up: ask {FEWEST_ROUNDS} rounds, or so many prompts that half of them fill the"
-            " concurrency"
+            "every class went to the arms in one order only, so each speed-up includes the effect"
+            f" of the order: ask {FEWEST_ROUNDS} rounds, or so many prompts that half of them fill"
+            " the concurrency"
         )
         return "caution", reason
     prompts, prompt = np.unique(unit, return_inverse=True)
     effect = estimate_log_ratio(np.bincount(prompt, sign * log) * len(prompts) / squares)
     if effect is None:
-        reason = "fewer than 3 prompts were asked of two arms, so an order's effect cannot be seen"
+        reason = "fewer than 3 prompts went to two arms, so an order's effect cannot be seen"
         return "absent", reason
     template = "asked of the second arm of a pass, a prompt was {change} than of the first"
     suffix = "; of classes asked in one order it is in the speed-up"

@@ -193,7 +193,7 @@ def _require_arms(table: RequestTable) -> None:
         )
     if not table.variants:
         raise InputError(
-            f"no arm can be held against {table.baseline}: every other arm has its name or that of"
+            f"no arm can be compared with {table.baseline}: every other arm has its name or that of"
             " its control",
             where=where,
             change=(

@@ -34,7 +34,7 @@ RULES = RuleList()
 
 @RULES.warn("region-offers-type", _OFFERINGS, "2026-11-21")
 def _find_unoffered_region(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """A dated list has the region for the instance type; accounts may not see every offer."""
+    """A dated list offers the instance type in the region; accounts may not see every offer."""
     region = context.environment.region
     instance_type = context.environment.capacity.instance_type
     regions = context.catalogue.offerings.offerings.get(instance_type, {})
@@ -46,7 +46,7 @@ def _find_unoffered_region(context: EnvironmentContext) -> Iterable[RuleFinding]
 
 @RULES.warn("zone-offers-type", _OFFERINGS, "2026-11-21")
 def _find_unoffered_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """A dated list has the zone for the instance type; accounts may not see every offer."""
+    """A dated list offers the instance type in the zone; accounts may not see every offer."""
     capacity = context.environment.capacity
     zones_by_region = context.catalogue.offerings.offerings.get(capacity.instance_type, {})
     figure = zones_by_region.get(context.environment.region)
@@ -66,7 +66,7 @@ def _ask_account(context: EnvironmentContext) -> str:
 
 @RULES.refuse("zone-of-region", _OFFERINGS, "2026-11-21")
 def _find_foreign_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Every zone id begins as those of the region do."""
+    """Every zone id has the prefix of the region's zones."""
     region = context.environment.region
     figure = context.catalogue.offerings.zones.get(region)
     capacity_zone = ("capacity.zone", context.environment.capacity.zone)
@@ -100,7 +100,7 @@ def _find_unlisted_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
 
 @RULES.refuse("zone-takes-cluster", _CLUSTER_ZONES, "2026-11-28")
 def _find_refused_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """No zone is one in which EKS takes no subnet of a cluster."""
+    """EKS takes subnets of a cluster in every zone."""
     for path, zone in [*context.zones(), *context.control_plane_zones()]:
         if zone in ZONES_WITHOUT_EKS:
             yield RuleFinding(
@@ -248,7 +248,9 @@ def _find_example_account(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The account is none of the AWS documentation's examples."""
     account = context.environment.account
     if account in EXAMPLE_ACCOUNTS:
-        change = "write it; until then the CDK CLI stops: your credentials are of another account"
+        change = (
+            "write it; until then the CDK CLI stops: your credentials belong to another account"
+        )
         yield RuleFinding(
             "account", f"{account}, an account of the AWS documentation", "your own account", change
         )
@@ -298,8 +300,8 @@ def _find_unknown_billing_code(context: EnvironmentContext) -> Iterable[RuleFind
             " the budget also counts what runs while it is parked"
         )
         change = (
-            "raise guard.budget_usd by what a month costs parked: `tandem show` has the sum, and"
-            " names each part without a price, which belongs to it"
+            "raise guard.budget_usd by what a month costs parked: add to the sum of `tandem show`"
+            " each part that it names without a price"
         )
         yield RuleFinding("region", got, join_values(sorted(codes)), change)
 
@@ -313,7 +315,7 @@ def _find_late_idle_stop(context: EnvironmentContext) -> Iterable[RuleFinding]:
     hours = context.environment.guard.max_hours
     if idle >= hours * 60:
         legal = f"less than the {hours * 60} minutes of max_hours {hours}"
-        change = "write 30: nodes are stopped by max_hours before they could be found idle"
+        change = "write 30: max_hours stops nodes before they can count as idle"
         yield RuleFinding("guard.idle_minutes", str(idle), legal, change)
 
 
@@ -342,11 +344,11 @@ def _find_needless_efa(context: EnvironmentContext) -> Iterable[RuleFinding]:
 
 @RULES.warn("price-own", "Tandem's own: every cost that is shown follows from it", "2026-11-22")
 def _find_foreign_price(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """The price of a node-hour is of the declared instance type and kind."""
+    """The price of a node-hour is that of the declared instance type and kind."""
     capacity = context.environment.capacity
     purchase = f"{capacity.instance_type} {capacity.kind}"
     price_of = capacity.usd_per_hour_of
-    change = f"read the price of {purchase} and write it, its day and what it is of"
+    change = f"read the price of {purchase} and write it, the day you read it, and usd_per_hour_of"
     if price_of is not None and price_of != purchase:
         yield RuleFinding(
             "capacity.usd_per_hour_of", f"{price_of} with {purchase}", purchase, change
@@ -385,4 +387,6 @@ def _find_future_price(context: DateContext) -> Iterable[RuleFinding]:
     for path, day in days.items():
         if day is not None and day > latest:
             change = "write the day on which you read the price"
-            yield RuleFinding(path, f"{day}, which is to come", f"{latest} or earlier", change)
+            yield RuleFinding(
+                path, f"{day}, which is in the future", f"{latest} or earlier", change
+            )

@@ -35,7 +35,7 @@ def _cpu_compile(context: ExperimentContext) -> CpuCompile:
 
 @RULES.refuse("compile-mode", _CPU, "2026-11-21")
 def _find_unsupported_modes(context: ExperimentContext) -> Iterable[RuleFinding]:
-    """Every mode can be compiled where the experiment says."""
+    """Every mode can be compiled on what compile.where names."""
     cpu_compile = _cpu_compile(context)
     variant = next(
         (arm.variant for arm in context.arms if arm.variant.mode not in cpu_compile.modes), None
@@ -58,7 +58,7 @@ def _find_unproven_cpu(context: ExperimentContext) -> Iterable[RuleFinding]:
     accepts = context.experiment.accept_unproven
     got = f"cpu on runtime {context.runtime.name}: {unproven.value}"
     change = (
-        "hold one such artifact against one made on a device"
+        "compare one such artifact with one made on a device"
         if accepts
         else "write it, or accept_unproven: true"
     )
@@ -90,8 +90,8 @@ def _find_small_compile_memory(context: ExperimentContext) -> Iterable[RuleFindi
         kind = "" if own else ", the memory of a server,"
         got = f"{memory}{kind} to compile a target of {parameters:.0f} B parameters"
         legal = (
-            f"{LARGE_COMPILE_GIB} or more from {LARGE_TARGET_B} B,"
-            " where the node has it; no figure is published"
+            f"{LARGE_COMPILE_GIB} or more for targets from {LARGE_TARGET_B} B, if the node has it;"
+            " no figure is published"
         )
         change = (
             f"write memory_gib: {LARGE_COMPILE_GIB},"

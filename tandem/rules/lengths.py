@@ -132,7 +132,7 @@ def _find_async_speculation(context: ExperimentContext) -> Iterable[RuleFinding]
         and speculates
     ):
         got = f"true on runtime {context.runtime.name}, which turns it off for speculating variants"
-        change = "write false: arms that differ in it are no control"
+        change = "write false: arms that differ in it cannot be compared"
         yield RuleFinding(
             "serving.async_mode", got, "false, which is then written for every variant", change
         )
@@ -146,7 +146,7 @@ def _find_async_baseline(context: ExperimentContext) -> Iterable[RuleFinding]:
         legal = "false, until the plain variant is seen to run asynchronously"
         change = (
             "write false, or look into the plain server's log:"
-            " if it stays synchronous it is no control"
+            " if it stays synchronous, it cannot be compared"
         )
         yield RuleFinding(
             "serving.async_mode", f"true with the plain variant {plain[0]}", legal, change

@@ -72,7 +72,7 @@ def _find_unsupported_family(context: ExperimentContext) -> Iterable[RuleFinding
     accepted="A target admitted by accept_unproven has no documented run.",
 )
 def _find_unproven_target(context: ExperimentContext) -> Iterable[RuleFinding]:
-    """A documented run of the target is on the runtime, or the experiment says accept_unproven."""
+    """A documented run shows the target on the runtime, or the experiment says accept_unproven."""
     runtime = context.runtime
     target = context.target
     proven = runtime.proven_targets

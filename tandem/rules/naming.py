@@ -88,13 +88,16 @@ def is_read_otherwise(text: str) -> bool:
 
 @RULES.refuse("environment-texts", _GO_TEXTS, "2026-11-28")
 def _find_unreadable_texts(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Every text of the environment is read from a manifest as it is written."""
+    """Kubernetes reads every text of the environment as text, not as a number."""
     # an experiment has no text that stands alone in a manifest and could be a number: its names
     # begin with a letter
     for path, text in _yield_texts(context.environment.model_dump(mode="json", warnings=False)):
         if is_read_otherwise(text):
             yield RuleFinding(
-                path, repr(text), "a text that Kubernetes reads as a text", "write another"
+                path,
+                repr(text),
+                "a text that Kubernetes does not read as a number",
+                "write another",
             )
 
 
@@ -201,7 +204,7 @@ def _find_long_name(path: str, name: str, limit: int, resource: str) -> Iterator
 
 @RULES.refuse("environment-name", _RESOURCE_NAMES, "2026-11-21")
 def _find_long_environment_name(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Every name made from the environment's is within its resource's limit."""
+    """Every resource's name made from the environment's is short enough."""
     # the longest names, with an existing bucket and without; all others have more room
     if context.environment.artifacts.existing_bucket:
         yield from _find_long_name(
@@ -215,7 +218,7 @@ def _find_long_environment_name(context: EnvironmentContext) -> Iterable[RuleFin
 
 @RULES.refuse("experiment-name", _OBJECT_NAMES, "2026-11-21")
 def _find_long_experiment_names(context: ExperimentContext) -> Iterable[RuleFinding]:
-    """Every name made from the experiment's or a variant's is within its resource's limit."""
+    """Every resource's name made from the experiment's or a variant's is short enough."""
     volume = f"{context.experiment.name}-{'0' * DIGEST_CHARACTERS}-{'0' * names.BUCKET_CHARACTERS}"
     yield from _find_long_name("name", volume, 63, "volume")  # the namespace has more room
     arms = sorted(context.arms, key=lambda arm: len(arm.variant.name))
@@ -292,7 +295,7 @@ def _is_tag_text(text: str) -> bool:
 
 @RULES.refuse("tags-fit", _TAGS, "2026-11-28")
 def _find_bad_tags(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """At most {MOST_TAGS} tags, of length and letters all take, no prefix aws: or tandem:."""
+    """At most {MOST_TAGS} tags, of lengths and letters that all take, none with aws: or tandem:."""
     tags = context.environment.tags
     if len(tags) > MOST_TAGS:
         yield RuleFinding(
@@ -330,7 +333,7 @@ def _find_repeated_tags(context: EnvironmentContext) -> Iterable[RuleFinding]:
 
 @RULES.warn("tags-name", "Tandem's own: a tag of the file goes before a stack's own", "2026-11-28")
 def _find_name_tag(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """No tag is Name: with it subnets, nodes and the rest all have one name in the console."""
+    """No tag is Name: it would give every resource the same name in the console."""
     name = context.environment.tags.get("Name")
     if name is not None:
         got = f"{name!r}, the Name of every resource"

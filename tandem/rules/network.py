@@ -84,7 +84,7 @@ def _yield_ranges(context: EnvironmentContext) -> Iterator[tuple[str, str]]:
 
 @RULES.refuse("range-valid", "RFC 4632", "2006-08-01")
 def _find_invalid_ranges(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Every address range is one, with no bits set after its prefix."""
+    """Every address range is valid, with no bits set after its prefix."""
     for path, cidr in _yield_ranges(context):
         change = "write four numbers up to 255, and a prefix up to /32"
         with contextlib.suppress(ValueError):
@@ -161,7 +161,7 @@ def _find_single_control_plane_zone(context: EnvironmentContext) -> Iterable[Rul
 
 @RULES.refuse("subnet-zone", "EC2 API Reference, Subnet: one AvailabilityZoneId", "2026-11-28")
 def _find_moved_subnets(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """A subnet of the control plane stands with one zone, the one it has in `network.subnets`."""
+    """A subnet of the control plane has the zone that it has in `network.subnets`."""
     network = context.environment.network
     if not isinstance(network, ExistingNetwork):
         return
@@ -267,7 +267,7 @@ def _find_unused_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
 
 @RULES.refuse("clients-private", "RFC 1918, RFC 6598", "2026-11-22")
 def _find_public_clients(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Who reaches the API's private address comes from a private range or a security group."""
+    """Clients of the API's private address are private ranges or security groups."""
     private = (*PRIVATE, SHARED)
     for path, client in index_paths(
         "cluster.endpoint.clients", context.environment.cluster.endpoint.clients
@@ -290,7 +290,7 @@ def _find_missing_admin(context: EnvironmentContext) -> Iterable[RuleFinding]:
 
 @RULES.refuse_repeats("principal-once", _ENTRIES, "2026-11-21")
 def _list_principals(context: EnvironmentContext) -> list[tuple[str, str]]:
-    """Each principal is of one kind only."""
+    """Each principal has one kind only."""
     entries = []
     for kind, arns in context.environment.cluster.access:
         entries += index_paths(f"cluster.access.{kind}", arns)
@@ -299,7 +299,7 @@ def _list_principals(context: EnvironmentContext) -> list[tuple[str, str]]:
 
 @RULES.refuse("principal-partition", _PARTITIONS, "2026-11-28")
 def _find_foreign_partitions(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Everybody named in `cluster.access` is of the region's partition."""
+    """Everybody named in `cluster.access` belongs to the region's partition."""
     region = context.environment.region
     own_partition = names.aws_partition(region)
     for path, arn in _list_principals(context):
@@ -324,7 +324,7 @@ def _find_pathless_roles(context: EnvironmentContext) -> Iterable[RuleFinding]:
 
 @RULES.warn("principal-own", _FOREIGN, "2026-11-22")
 def _find_foreign_principals(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Everybody named in `cluster.access` is of the environment's account."""
+    """Everybody named in `cluster.access` belongs to the environment's account."""
     account = context.environment.account
     for path, arn in _list_principals(context):
         owner = arn.split(":")[4]
@@ -341,7 +341,7 @@ def _find_foreign_principals(context: EnvironmentContext) -> Iterable[RuleFindin
 
 @RULES.refuse("boundary-name", "IAM API Reference, CreatePolicy", "2026-11-21")
 def _find_boundary_arn(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """The permissions boundary is a policy's name, behind its path if it has one."""
+    """The permissions boundary is a policy's name, with its path if it has one."""
     boundary = context.environment.bootstrap.permissions_boundary
     if boundary is not None and not POLICY_NAME.fullmatch(boundary):
         name = boundary.partition(":policy/")[2].lstrip("/") or boundary.strip("/")

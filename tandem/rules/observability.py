@@ -49,7 +49,7 @@ def _find_wrong_endpoint(context: EnvironmentContext) -> Iterable[RuleFinding]:
 
 @RULES.warn("alarms-heard", "Tandem's own: an alarm that nobody hears stops nothing", "2026-11-21")
 def _find_missing_subscribers(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Somebody is told of the alarms."""
+    """Somebody gets the alarms."""
     if not context.environment.observability.alarm_subscriptions:
         change = "Add one, e.g. `{protocol: email, endpoint: oncall@example.com}`"
         yield RuleFinding(_SUBSCRIPTIONS, "is empty: nobody gets alarms", "", change)
@@ -78,7 +78,7 @@ def _yield_references(
 
 @RULES.refuse("reference-experiment", _TANDEM, "2026-11-21")
 def _find_unknown_experiment(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """A reference value is of an experiment that the environment hosts."""
+    """A reference value belongs to an experiment that the environment hosts."""
     host_names = context.environment.experiments
     for path, value, _ in _yield_references(context):
         if value.experiment not in host_names:
@@ -90,7 +90,7 @@ def _find_unknown_experiment(context: EnvironmentContext) -> Iterable[RuleFindin
 
 @RULES.refuse("reference-variant", _TANDEM, "2026-11-21")
 def _find_unknown_variant(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """A reference value is of one of its experiment's variants."""
+    """A reference value belongs to one of its experiment's variants."""
     for path, value, variants in _yield_references(context):
         names = [variant.name for variant in variants]
         if variants and value.variant not in names:

@@ -61,7 +61,7 @@ def _find_idle_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
             f"{degree}: {cores - degree} of {cores} logical"
             f" cores ({1 - degree / cores:.0%}) stay idle"
         )
-        change = f"write {cores}, or fewer devices where they hold this degree"
+        change = f"write {cores}, or claim fewer devices, if their cores are enough"
         yield RuleFinding(_DEGREE, got, f"{cores} uses all", change)
 
 
@@ -170,7 +170,7 @@ def _find_missing_group(context: HostingContext) -> Iterable[RuleFinding]:
         legal = f"the smallest group that holds them: {fitting}"
         change = (
             f"write device_group: {fitting};"
-            " devices taken anywhere are not neighbours, and split both halves"
+            " without it they may not be neighbours, and may come from both halves"
         )
         yield context.find("serving.device_group", got, legal, change, groups)
 
@@ -274,7 +274,7 @@ def _find_device_memory_shortage(context: HostingContext) -> Iterable[RuleFindin
 
 @RULES.warn("system-nodes-hold", _INSTANCES, "2026-11-21")
 def _find_system_node_shortage(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """The system nodes hold all staging jobs and what measures at once with runner and add-ons."""
+    """The system nodes have room for runner, add-ons, staging jobs and what measures at once."""
     nodes = context.environment.cluster.system_nodes
     table = context.catalogue.instances
     instance = table.instances.get(nodes.instance_type)
@@ -296,9 +296,7 @@ def _find_system_node_shortage(context: EnvironmentContext) -> Iterable[RuleFind
         available = nodes.count * ((figure.value or 0) - node_reserve) - cluster_reserve
         if figure.value and needs > available:
             got = f"{nodes.count} x {nodes.instance_type} for {needs}{unit}"
-            legal = (
-                f"at most {max(available, 0)}{unit}: what is left of them beside runner and add-ons"
-            )
+            legal = f"at most {max(available, 0)}{unit}: what runner and add-ons leave of them"
             change = (
                 "raise count or take a larger type, or stage and measure one experiment at a time"
             )

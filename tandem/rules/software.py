@@ -145,7 +145,7 @@ def _find_driver(context: HostingContext) -> tuple[str, str | None]:
     "2026-08-21",
 )
 def _find_refusing_driver(context: HostingContext) -> Iterable[RuleFinding]:
-    """No source says that the runtime does not start on the node image's Neuron driver."""
+    """The runtime is not known to refuse the node image's Neuron driver."""
     refusing = context.runtime.versions.refusing_drivers
     release, driver = _find_driver(context)
     if driver is None or cut_driver(driver) not in refusing.value:
@@ -232,7 +232,7 @@ def _find_kubectl_skew(context: EnvironmentContext) -> Iterable[RuleFinding]:
 
 @RULES.warn("capabilities-few", _CAPABILITIES, "2026-11-22")
 def _find_privileged_pods(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """No namespace is of pod security `privileged`."""
+    """No namespace has pod security `privileged`."""
     if context.environment.serving.capabilities == "neuron":
         got = (
             "neuron: SYS_ADMIN and IPC_LOCK in namespaces of"
@@ -274,7 +274,7 @@ def _find_unpinned_images(context: EnvironmentContext) -> Iterable[RuleFinding]:
     "mirrors-complete", "Tandem's own: one forgotten registry stops a closed cluster", "2026-11-21"
 )
 def _find_unmirrored_images(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Where one mirror is declared, every image and chart is behind one."""
+    """If one mirror is declared, every image and chart has one."""
     if not context.environment.registry_mirrors:
         return
     bare_by_host: dict[str, list[str]] = {}
@@ -349,7 +349,7 @@ def _find_unreachable_sources(context: EnvironmentContext) -> Iterable[RuleFindi
     if LLMPERF in list_hosted_images(context.experiments):
         got = (
             "true with network.nat none and an experiment under llmperf,"
-            " whose image has parts of GitHub and npm"
+            " whose image is built with files from GitHub and npm"
         )
         yield RuleFinding(
             "builds_in_vpc", got, "false, or another way out of the VPC", BUILD_ELSEWHERE

@@ -193,7 +193,7 @@ def _find_undeclared_sweep(context: ExperimentContext) -> Iterable[RuleFinding]:
 
 @RULES.refuse("task-set", _OWN, "2026-11-28")
 def _find_task_faults(context: ExperimentContext) -> Iterable[RuleFinding]:
-    """A task stands once and names its set by digest; only {OWN_TASK_NAME} needs none."""
+    """Each task stands once, with the digest of its set; only {OWN_TASK_NAME} needs none."""
     tasks = [task.name for task in context.experiment.quality]
     for index, task in enumerate(context.experiment.quality):
         if task.sha256 is None and task.name != OWN_TASK_NAME:
@@ -224,7 +224,7 @@ def _find_excess_concurrency(context: ExperimentContext) -> Iterable[RuleFinding
 def _find_missing_baseline(context: ExperimentContext) -> Iterable[RuleFinding]:
     """An experiment has a variant without speculation to compare with."""
     if all(arm.variant.mode != "none" for arm in context.arms):
-        change = "add a variant with mode none: nothing is faster than what it is not compared with"
+        change = "add a variant with mode none: without a baseline nothing can be called faster"
         yield RuleFinding(
             "variants", "no variant with mode none", "one or more with mode none", change
         )
@@ -235,7 +235,7 @@ def _find_single_variant(context: ExperimentContext) -> Iterable[RuleFinding]:
     """An experiment compares at least two variants."""
     if len(context.arms) == 1:
         yield RuleFinding(
-            "variants", "one variant", "two or more", "add what the first is compared with"
+            "variants", "one variant", "two or more", "add a variant to compare the first with"
         )
 
 

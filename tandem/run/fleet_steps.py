@@ -137,7 +137,7 @@ def _accept_unarmed_paths(work: StepWork, fleet: FleetState) -> tuple[str, ...]:
     if paths and not work.request.accept_unarmed:
         reasons = "; ".join(f"{path.name}: {path.sentence}" for path in paths)
         raise RunEndError(
-            f"a path that should stop the fleet would not ({reasons}); --accept-unarmed accepts it"
+            f"a stop of the fleet is not armed ({reasons}); --accept-unarmed accepts it"
         )
     return tuple(path.name for path in paths)
 

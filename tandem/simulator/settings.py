@@ -160,7 +160,11 @@ class SimulatorSettings(SpecRecord):
             path = f"faults[{index}]"
             if not (fault.rate or fault.requests):
                 yield SpecFault(
-                    file, path, "neither rate nor requests", "one of them", "say whom it meets"
+                    file,
+                    path,
+                    "neither rate nor requests",
+                    "one of them",
+                    "say which requests it hits",
                 )
             for name in set(fault.classes) - set(self.classes):
                 yield SpecFault(

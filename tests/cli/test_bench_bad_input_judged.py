@@ -227,7 +227,7 @@ REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
     "a variant that is named as the control": (
         lambda run: (run.drop(run.of("spec")), run.manifest["arms"][1].update(name="base#2")),
         "run/manifest.json",
-        "no arm can be held against base: every other arm has its name or that of its control",
+        "no arm can be compared with base: every other arm has its name or that of its control",
     ),
 }
 

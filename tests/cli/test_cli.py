@@ -135,5 +135,5 @@ def test_check_alone_judges_dates_by_the_clock(specs, capsys):
     )
 
     assert main(["check", "post-us-east-2", *folders(specs)]) == 2
-    assert "9999-01-01, which is to come" in capsys.readouterr().err
+    assert "9999-01-01, which is in the future" in capsys.readouterr().err
     assert main(["show", "post-us-east-2", *folders(specs)]) == 0

@@ -187,7 +187,7 @@ def test_an_end_leaves_a_strangers_node_group(world, start, end):
     for machine in world.machines:
         machine.tags.pop(OWNER_TAG)
 
-    with pytest.raises(InputError, match="it is another's, so it is left alone"):
+    with pytest.raises(InputError, match="it belongs to another run, so it is left alone"):
         end(reaper=False)
     assert len(world.alive) == 1
 

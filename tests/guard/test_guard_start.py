@@ -272,7 +272,7 @@ def test_a_start_that_cannot_arm_raises_nothing_and_gives_its_lease_back(world, 
 def test_a_schedule_that_is_not_as_it_was_asked_for_raises_nothing(world, start):
     later = {"ScheduleExpression": "at(2036-11-21T10:00:00)"}
     world.interrupt(lambda: world.schedules["stop-r1"].update(later), "scheduler.get_schedule")
-    refusal(start, "not as it was asked for", ExternalError)
+    refusal(start, "differs from the request", ExternalError)
     assert world.desired_size == 0
 
 

@@ -107,9 +107,9 @@ def _ask_task(
         )
         return call.ask_servers(arms, options.out)
     if task.group:
-        change = "write `group` into each item, and no group into the experiment"
+        change = "write `group` into each item, and delete it from the experiment"
         raise InputError(
-            f"group: {task.group!r} is a field of lm-eval's documents",
+            f"group {task.group!r} needs documents of lm-eval, and this set has items of its own",
             where=task.name,
             change=change,
         )

@@ -263,7 +263,7 @@ class FieldTrials:
         fields = " and ".join(names)
         problem = (
             f"the server died of a request with {fields} ({failed_trial.describe_error()}): the"
-            f" same request without was answered before, and is not now"
+            f" same request without them was answered before, and is not now"
             f" ({next_trial.describe_error()})"
         )
         words = [RECORD_WORDS[name] for name in names if name in RECORD_WORDS]

@@ -141,5 +141,5 @@ def read_json_lines(path: Path, kind: type[Line], *, label: str, change: str) ->
             try:
                 yield msgspec.json.decode(line, type=kind)
             except DECODE_ERRORS as error:
-                problem = f"this is no line of {label}: {error}"
+                problem = f"not a line of {label}: {error}"
                 raise InputError(problem, where=f"{path}:{number}", change=change) from error

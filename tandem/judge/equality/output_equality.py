@@ -300,10 +300,13 @@ def _judge_greedy(
     if not facts.difference_count:
         return "the same", f"; {yardstick_text}"
     if facts.yardstick is None or facts.permutation is None:
-        reason = "the baseline was never asked twice, so nobody knows whether it equals itself"
+        reason = "the baseline was never asked twice, so it is unknown whether it repeats itself"
         return "no evidence", f"; {reason}: run with --control-rounds"
     if not facts.yardstick.n:
-        reason = f"so do the baseline's own ({yardstick_text}): what never repeats shows no change"
+        reason = (
+            f"so do the baseline's own ({yardstick_text}):"
+            " outputs that never repeat cannot show a change"
+        )
         return "no evidence", f"; {reason}"
     if facts.permutation.least_p <= facts.alpha:
         return "the same", f", no more than the baseline's own: {yardstick_text}"

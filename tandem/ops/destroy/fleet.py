@@ -69,8 +69,8 @@ def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: 
             f"whether a run holds the fleet is not known ({'; '.join(unread_sources)})",
             where=config.url(POINTER_KEY),
             change=(
-                "allow s3:GetObject and s3:ListBucket there to this identity; what is not"
-                f" understood counts no more after {command}; then run this again"
+                "allow s3:GetObject and s3:ListBucket there to this identity; what cannot be parsed"
+                f" no longer counts after {command}; then run this again"
             ),
         )
     alive = {

@@ -144,7 +144,7 @@ def _request_deletion(
         if error_code(error.__cause__) != "ValidationError" or "imported by" not in message:
             raise
         problem = f"another stack uses what it exports ({message})"
-        change = "that stack is not of this order; its owner deletes it first, then run this again"
+        change = "that stack is not deleted here: its owner deletes it first, then run this again"
         raise ExternalError(problem, where=stack.name, change=change) from error
 
 

@@ -82,8 +82,8 @@ def _require_objects_removed(account: AccountClients, *, gitops_gone: bool) -> N
     remove_command = quote_command("kubectl", "delete", "-k", f"manifests/{account.name}/gitops")
     namespaces = ", ".join(f"tandem-{experiment}" for experiment in account.environment.experiments)
     raise InputError(
-        f"{tool} would apply again what is deleted under it, and its volumes must leave before"
-        " their driver",
+        f"{tool} would apply again what this command deletes, and its volumes must go before their"
+        " driver",
         where=account.cluster,
         change=(
             f"as an admin: {remove_command}, wait until the namespaces {namespaces} are gone "

@@ -47,7 +47,7 @@ def test_incomplete_lines_of_a_log_are_skipped(tmp_path):
 
     assert list(read_log(path)) == ["a"]
     path.write_text(LINE + "not json\n")
-    with pytest.raises(InputError, match=r"log.jsonl:2: this is no line of the server's log"):
+    with pytest.raises(InputError, match=r"log.jsonl:2: not a line of the server's log"):
         read_log(path)
     with pytest.raises(InputError, match="the server's log cannot be read"):
         read_log(tmp_path / "none")

@@ -190,7 +190,7 @@ def test_field_of_lm_eval_is_none_of_items_of_ours(ask):
     outcome, rows = ask({**SUMS, "group": "passage"})
     assert (
         outcome["exit_code"],
-        "group: 'passage' is a field of lm-eval" in outcome["problem"],
+        "group 'passage' needs documents of lm-eval" in outcome["problem"],
         rows,
     ) == (2, True, ())
 

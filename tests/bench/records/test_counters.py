@@ -362,5 +362,5 @@ def test_scrapes_are_read_to_a_torn_end(tmp_path):
 
     assert list(read_scrapes(path)) == [scrape("before", {"drafts": 1.0})]
     path.write_bytes(b"{}\n")
-    with pytest.raises(InputError, match=r"counters\.jsonl:1: this is no line of the counters"):
+    with pytest.raises(InputError, match=r"counters\.jsonl:1: not a line of the counters"):
         list(read_scrapes(path))

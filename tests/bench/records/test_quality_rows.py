@@ -29,5 +29,5 @@ def test_a_run_that_was_asked_no_task_has_no_rows(tmp_path):
 
 def test_a_malformed_row_is_refused_by_its_line(tmp_path):
     (tmp_path / QUALITY_FILE).write_text('{"task": "sums"}\n')
-    with pytest.raises(InputError, match=r"quality\.jsonl:1: this is no line of an answered item"):
+    with pytest.raises(InputError, match=r"quality\.jsonl:1: not a line of an answered item"):
         read_quality(tmp_path)
