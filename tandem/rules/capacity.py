@@ -238,7 +238,10 @@ def _find_hours_beyond_block(context: EnvironmentContext) -> Iterable[RuleFindin
     block_hours = (block.ends - block.starts) / timedelta(hours=1)
     if max_hours > block_hours >= 1:
         got = f"{max_hours}, longer than the Capacity Block of {block_hours:g} hours"
-        legal = f"at most {block_hours:g}: no lease outlives the block, and costs count max_hours"
+        legal = (
+            f"at most {block_hours:g}: no lease outlives the block,"
+            " and costs are computed from max_hours"
+        )
         change = f"write max_hours: {int(block_hours)}"
         yield RuleFinding("guard.max_hours", got, legal, change)
 
@@ -300,7 +303,7 @@ def _find_unknown_billing_code(context: EnvironmentContext) -> Iterable[RuleFind
             " the budget also counts what runs while it is parked"
         )
         change = (
-            "raise guard.budget_usd by what a month costs parked: add to the sum of `tandem show`"
+            "raise guard.budget_usd by the cost of a month parked, which `tandem show` prints; add"
             " each part that it names without a price"
         )
         yield RuleFinding("region", got, join_values(sorted(codes)), change)

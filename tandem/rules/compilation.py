@@ -137,14 +137,11 @@ def _find_waiting_compiles(context: HostingContext) -> Iterable[RuleFinding]:
     for name, limit in _compile_limits(context).items():
         share = getattr(experiment.compile, name) or getattr(experiment.serving, name)
         if share <= limit < share * count:
-            got = (
-                f"{share}, of a node's {limit},"
-                f" for each of {count} compiles that its devices admit at once"
-            )
-            legal = f"at most {limit // count}, or no more than {limit // share} compiles at once"
+            got = f"{share} of a node's {limit}, and its devices admit {count} compiles at once"
+            legal = f"at most {limit // count}, or {limit // share} at once"
             change = (
-                "create no more of the Jobs at once, and the next when one has ended:"
-                " a deadline runs from the start"
+                f"create only {limit // share} of the Jobs at once:"
+                " the deadline of a Job runs from its creation"
             )
             yield context.find(
                 f"compile.{name}", got, legal, change, context.instance.allocatable_cpu_m

@@ -140,7 +140,7 @@ def _find_async_speculation(context: ExperimentContext) -> Iterable[RuleFinding]
 
 @RULES.warn("async-plain", _ASYNC, "2026-08-21")
 def _find_async_baseline(context: ExperimentContext) -> Iterable[RuleFinding]:
-    """No source shows asynchronous plain decoding: the guide asks for fused speculation."""
+    """No source shows asynchronous plain decoding: the guide needs fused speculation for it."""
     plain = [arm.variant.name for arm in context.arms if arm.variant.mode == "none"]
     if context.spelling.async_key and context.experiment.serving.async_mode and plain:
         legal = "false, until the plain variant is seen to run asynchronously"

@@ -103,7 +103,7 @@ def _find_unreadable_texts(context: EnvironmentContext) -> Iterable[RuleFinding]
 
 @RULES.refuse("example-leftover", _EXAMPLES, "2026-11-21")
 def _find_example_accounts(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """An environment in an account of its own names no account of the AWS documentation."""
+    """An environment in a real account names no example account of the AWS documentation."""
     environment = context.environment
     # the environment is an example itself; account-real warns
     if environment.account in EXAMPLE_ACCOUNTS:

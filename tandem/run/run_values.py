@@ -348,4 +348,4 @@ def parse_request(body: bytes, where: str) -> RunRequest:
     try:
         return msgspec.json.decode(body, type=RunRequest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"this is no request: {error}", where=where, change=change) from error
+        raise InputError(f"not a request: {error}", where=where, change=change) from error

@@ -48,7 +48,11 @@ BLOCK_ENDS = seen(instance(), lease=lease(minutes=60), block_ends=NOW + minutes(
         ),
         (replace(BEATS, heartbeat=None), 0, "run r1 has not beaten since 2026-11-21T11:30:00Z"),
         (BLOCK_ENDS, 45, "the Capacity Block ends at"),
-        (seen(instance(), lease=lease(ending=NOW - minutes(10))), 20, "run r1 has been ending since"),
+        (
+            seen(instance(), lease=lease(ending=NOW - minutes(10))),
+            20,
+            "run r1 has been ending since",
+        ),
         (seen(instance(minutes=60), fence=fence(minutes=2)), 8, "what is left is ended by id"),
         (seen(instance(minutes=60), fence=fence(minutes=30)), 0, "what is left is ended by id"),
     ],

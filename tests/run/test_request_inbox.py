@@ -37,7 +37,7 @@ def put(world, body, *, who=WHO, stem=RUN):
 
 
 def test_not_json(world):
-    assert "this is no request" in refuse(world, put(world, b"\x00no"))
+    assert "not a request" in refuse(world, put(world, b"\x00no"))
 
 
 def test_five_megabytes_are_not_even_read(world):

@@ -53,7 +53,13 @@ def never(prompt: int, round_: int) -> str:
         ({**CONTROL, "spec": some(4)}, {}, "differs", 8, "against itself 0 of 12 pairs differ"),
         ({**CONTROL, "spec": some(1)}, {}, "no evidence", 11, "too few to tell"),
         ({**CONTROL, "spec": some(1)}, {"prompts": 120}, "the same", 119, "does not matter"),
-        ({"base": never, "spec": never, "base#2": never}, {}, "no evidence", 0, "never repeat cannot"),
+        (
+            {"base": never, "spec": never, "base#2": never},
+            {},
+            "no evidence",
+            0,
+            "never repeat cannot",
+        ),
         ({**CONTROL, "spec": text}, {"prompts": 3}, "no evidence", 3, "too few prompts"),
         (
             {"base": text, "spec": text},
