@@ -179,7 +179,8 @@ def parse_weight_map(index: bytes, where: str) -> dict[str, str]:
         is_whole = False
     if not is_whole:
         problem = (
-            "the index is cut off, has no weight_map or names what is no safetensors file beside it"
+            "the index is cut off, has no weight_map, or names something other than a safetensors"
+            " file beside it"
         )
         raise InputError(problem, where=where, change="take a revision whose index is whole")
     return weight_map
