@@ -332,7 +332,7 @@ class RunEngine:
     def _estimate_round_s(self) -> float:
         """Return the longest time of a round: a bit over the longest so far, else as planned."""
         longest_s = estimate_round_s(self.work.steps.values())
-        return longest_s or 60 * max(self.work.plan_inputs.round_minutes)
+        return longest_s or 60 * self.work.count_round_minutes()
 
     def _begin_end(self, index: int, record: StepRecord, end: RunEndError) -> None:
         """Begin the end or the park that follows; then write why the step does not go on.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -193,7 +193,10 @@ class StepWork:
 
     @cached_property
     def plan_inputs(self) -> RunPlanInputs:
-        """Inputs of this run's plan, as if nothing were missing. A resume makes new work."""
+        """Inputs of this run's plan, without its files, as if nothing were missing.
+
+        A resume makes new work.
+        """
         world = self.world
         return RunPlanInputs(
             environment=world.environment,
@@ -201,8 +204,19 @@ class StepWork:
             catalogue=world.catalogue,
             gaps=BucketGaps(),
             request=self.request,
-            file_suites=world.read_file_suites(self.experiment, self.request),
         )
+
+    def count_round_minutes(self) -> float:
+        """Return how long a round takes by the plan; only a step that begins one asks the bucket.
+
+        A look at any other step must not need a file: it may be the one that ends the nodes.
+
+        Raises:
+            InputError: the bucket lacks a file of prompts, or has other bytes of it.
+            ExternalError: S3 failed.
+        """
+        suites = self.world.read_file_suites(self.experiment, self.request)
+        return max(replace(self.plan_inputs, file_suites=suites).round_minutes)
 
     @property
     def lease_number(self) -> int:

@@ -104,7 +104,7 @@ def start_pair(work: StepWork) -> StepProgress:
         ExternalError: Kubernetes failed.
     """
     if not work.attempts:
-        minutes = SERVE_MINUTES + READY_MINUTES + max(work.plan_inputs.round_minutes)
+        minutes = SERVE_MINUTES + READY_MINUTES + work.count_round_minutes()
         work.require_lease_s(60 * minutes, f"pair {work.pair}")
         return StepProgress(note="begins", attempts=1)
     return start_servers(work)

@@ -7,11 +7,12 @@ import json
 
 import pytest
 from bench_jobs import RunJobs, aws, clients, endpoint, front, job, pair, proxy, put_object
-from virtual_world import EXPERIMENT, FULL_BUCKET, VirtualWorld
+from virtual_world import EXPERIMENT, FULL_BUCKET, VirtualWorld, at_step
 
 from tandem.declarations.names import suite_key
 from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
+from tandem.run import experiment_suites
 from tandem.run.experiment_suites import read_declared_suite
 
 __all__ = ["aws", "clients", "endpoint", "front", "job", "pair", "proxy"]
@@ -91,6 +92,19 @@ def test_bytes_that_changed_since_the_last_run_end_the_next_before_money() -> No
     world.ask()
     record = world.live()
     assert (record["state"], record["node_s"], record["leases"]) == ("failed", 0, [])
+
+
+def test_next_runner_ends_the_fleet_of_a_run_whose_file_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = build_world(SUPPORT, CONTENT)
+    world.ask()
+    world.live(until=at_step("round-00001"))
+    del world.account.objects[KEY]
+    world.leaves_records = False  # the Jobs find no file either
+    monkeypatch.setattr(experiment_suites, "_parsed_suites", {})  # as a new process begins
+    world.runner = world.start_runner()
+    assert (world.live()["state"], world.is_empty) == ("failed", True)
 
 
 def test_job_asks_the_prompts_of_the_file(job: RunJobs) -> None:
