@@ -9,6 +9,7 @@ import os
 from functools import partial
 
 import msgspec
+from pydantic import ValidationError
 
 from tandem.artifacts.store import ObjectStore
 from tandem.bench.plan.run_size import SIZES
@@ -41,7 +42,8 @@ def read_task() -> BenchTask:
     require_schema(text, SCHEMA, label="the task", where=TASK_VARIABLE, change=_TASK_CHANGE)
     try:
         task = msgspec.json.decode(text, type=BenchTask)
-    except DECODE_ERRORS as error:
+        list_task_suites(task)
+    except (*DECODE_ERRORS, ValidationError) as error:
         raise InputError(
             f"this is no task: {error}", where=TASK_VARIABLE, change=_TASK_CHANGE
         ) from error
@@ -52,6 +54,18 @@ def read_task() -> BenchTask:
     if fault:
         raise InputError(fault, where=TASK_VARIABLE, change=_TASK_CHANGE)
     return task
+
+
+def list_task_suites(task: BenchTask) -> list[str | SuiteFile]:
+    """Return the suites of a task, as an experiment declares them.
+
+    Raises:
+        ValidationError: a file is not as an experiment may declare it.
+    """
+    return [
+        suite if isinstance(suite, str) else SuiteFile.model_validate(suite)
+        for suite in task.suites
+    ]
 
 
 def build_task_settings(task: BenchTask, store: ObjectStore) -> RunSettings:
@@ -66,11 +80,8 @@ def build_task_settings(task: BenchTask, store: ObjectStore) -> RunSettings:
         ExternalError: S3 failed.
     """
     size = SIZES[task.size]
-    declared_suites = [
-        suite if isinstance(suite, str) else SuiteFile.model_validate(suite)
-        for suite in task.suites
-    ]
-    suites = load_experiment_suites(size, declared_suites, partial(read_bucket_suite, store))
+    read_file = partial(read_bucket_suite, store)
+    suites = load_experiment_suites(size, list_task_suites(task), read_file)
     fields = {name: getattr(task, name) for name in _MANIFEST_FIELDS}
     fields |= {"api": "chat", "time_outs": Timeouts(), "price_usd_per_hour": task.usd_per_hour}
     return build_settings(

@@ -71,6 +71,7 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
         ),
         (json.dumps(TASK | {"run": "../other"}), "'../other' names no run"),
         (json.dumps(TASK | {"confirmed": [[0, 1], [0, 2]]}), "a round is confirmed twice"),
+        (json.dumps(TASK | {"suites": [{"file": "../own.jsonl", "sha256": "0" * 64}]}), "file"),
     ],
 )
 def test_what_is_no_task_is_refused_with_2(
