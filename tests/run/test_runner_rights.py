@@ -34,13 +34,15 @@ def test_no_right_to_patch_nodes():
 
 
 # what the look at bucket and stops asks besides: the first by tandem.artifacts, the others by
-# tandem.ops.stop_paths; STS is asked by no step, and its call needs no right
+# tandem.ops.stop_paths; STS is asked by no step, and its call needs no right; only a run with a
+# file of prompts asks for the size of one
 ASKED_ELSEWHERE = {
     ("budgets", "DescribeBudget"),
     ("budgets", "DescribeNotificationsForBudget"),
     ("budgets", "DescribeSubscribersForNotification"),
     ("cloudwatch", "GetMetricStatistics"),
     ("lambda", "GetFunctionConfiguration"),
+    ("s3", "HeadObject"),
     ("sts", "GetCallerIdentity"),
 }
 

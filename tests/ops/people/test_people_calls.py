@@ -145,7 +145,11 @@ def test_a_clear_makes_the_calls_of_its_table() -> None:
 
 def test_runner_may_make_the_calls_of_its_steps() -> None:
     guard = list_command_calls("start", "relabel by the runner", "stop --end")
-    further_calls = {("s3", "ListObjectsV2"), ("autoscaling", "DescribeScalingActivities")}
+    further_calls = {
+        ("s3", "ListObjectsV2"),
+        ("s3", "HeadObject"),
+        ("autoscaling", "DescribeScalingActivities"),
+    }
     assert {row.call for row in RUNNER_RIGHTS if row.call} == guard | further_calls
 
 
