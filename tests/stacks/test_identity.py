@@ -43,6 +43,15 @@ def test_account_writes_its_own_prefix_alone(stacks: Templates, name: str, accou
     assert writes == [[f"{bucket}/{prefix}"] for prefix in WRITTEN_PREFIXES[account]]
 
 
+def test_only_the_bench_reads_prompts(stacks: Templates) -> None:
+    readers = [
+        account
+        for account in WRITTEN_PREFIXES
+        if "/suites/*" in str(list_statements(stacks[f"{COMMITTED[0]}-Cluster"], account))
+    ]
+    assert readers == ["tandem-bench"]
+
+
 def test_no_role_of_a_pod_deletes_objects(stacks: Templates) -> None:
     texts = [
         str(role)

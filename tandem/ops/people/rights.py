@@ -296,9 +296,9 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
                 ),
             },
         ),
-        "deletes prompts, and results that quote them: docs/suites.md": {
-            **dict.fromkeys(("prompts", "results"), "s3:DeleteObject"),
-        },
+        "deletes prompts, and results that quote them: docs/people.md": dict.fromkeys(
+            ("prompts", "results"), "s3:DeleteObject s3:DeleteObjectVersion"
+        ),
         "enables the reaper's rule again where somebody disabled it: docs/runbook.md": {
             "guard's rules": "events:DescribeRule events:EnableRule"
         },
