@@ -121,3 +121,25 @@ def test_job_refuses_other_bytes_before_it_asks(job: RunJobs) -> None:
     with pytest.raises(InputError, match="and the experiment states"):
         job.measure(0)
     assert job.list() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("support.csv", b"Private question,Private team\nanother,one\n"),
+        (
+            "support.jsonl",
+            b'{"prompt": "Private question", "team": "Private team, and what it does all day long"}\n',
+        ),
+        ("support.json", b'{"Private question": 1}'),
+    ],
+    ids=["columns", "class", "keys"],
+)
+def test_unreadable_file_is_refused_without_its_text(name: str, content: bytes) -> None:
+    sha256 = hashlib.sha256(content).hexdigest()
+    options = {"class_field": "team"}
+    if name.endswith("csv"):
+        options["prompt_column"] = "question"
+    reason = refuse(SuiteFile(file=f"prompts/{name}", sha256=sha256, **options), content)
+    assert f"prompts/{name}" in reason
+    assert "Private" not in reason
