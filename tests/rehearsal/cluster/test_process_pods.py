@@ -166,6 +166,41 @@ SERVER = {
 }
 
 
+@pytest.mark.parametrize(
+    ("change", "is_shared"),
+    [("none", False), ("deleted", True), ("lost", True)],
+)
+def test_second_pod_has_the_services_port_only_after_the_first(live, change, is_shared):
+    port = add_service(live)
+    spec = {"nodeName": "node", "containers": []}
+    bodies = [
+        {"metadata": {"name": name, "labels": {"app": "server"}}, "spec": spec} for name in "ab"
+    ]
+    first, second = (live.store.create_object("pods", "post", body) for body in bodies)
+    ports = [live.pods.ports.take_port(first, SERVER["ports"][0])]
+    if change == "deleted":
+        live.store.delete_object("pods", "post", "a")
+    elif change == "lost":
+        live.pods.kill_pod(first)
+    ports.append(live.pods.ports.take_port(second, SERVER["ports"][0]))
+    assert (ports[0], ports[1] == port) == (port, is_shared)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_local"),
+    [
+        ("http://server:8000/v1", True),
+        ("http://server.post.svc.cluster.local:8000/v1", True),
+        ("http://server.other.svc:8000/v1", False),
+        ("http://example.com:8000/v1", False),
+    ],
+)
+def test_addresses_of_services_lead_to_this_machine(live, text, is_local):
+    port = add_service(live)
+    url = live.pods.ports.localize_urls(text, "post")
+    assert url == (f"http://127.0.0.1:{port}/v1" if is_local else text)
+
+
 def test_a_startup_probe_comes_before_readiness(live, monkeypatch):
     monkeypatch.setattr("rehearsal.cluster.process_pods.PROBE_S", 0.05)
     failing = {"exec": {"command": [sys.executable, "-c", "raise SystemExit(1)"]}}
