@@ -93,9 +93,9 @@ conform: setup .venv/.checks ## check manifests, rights and the runner on a clus
 	CONFORM_KUBECONFIG="$(call named,KUBECONFIG)" CONFORM_CONTEXT="$(call named,CONTEXT)" CONFORM_ADDRESS="$(ADDRESS)" \
 		KUBECTL="$(KUBECTL)" $(BIN)/pytest -p no:cacheprovider -q -n 0 -m conform tests/conform
 
-golden: setup-test ## write again what tests/frozen holds: templates, manifests, help, screens; read its diff
+golden: setup-test ## write again what tests/frozen and the sample of the bench hold; read the diff
 	$(BIN)/python tests/frozen/freeze.py --write
-	TANDEM_GOLDEN=write $(BIN)/pytest -q tests/cli/test_first_screens.py
+	TANDEM_GOLDEN=write $(BIN)/pytest -q tests/cli/test_first_screens.py tests/publish/test_publish_measured.py
 
 .venv-lock/.ready: supply/requirements.txt
 	@echo "==> uv into .venv-lock (70 MB)"

@@ -36,7 +36,7 @@ sys.path[:0] = [
     str(ROOT / "docs"),
 ]  # a test imports what another folder of tests shares by its bare name
 
-from shipped import copy_shipped  # noqa: E402
+from shipped import copy_examples  # noqa: E402
 
 import _node  # noqa: E402, F401  # before anything imports jsii
 
@@ -177,5 +177,5 @@ def root() -> Path:
 @pytest.fixture
 def specs(tmp_path: Path) -> Path:
     """A folder with copies of the shipped environments and experiments, free to be spoilt."""
-    copy_shipped(tmp_path)
+    copy_examples(tmp_path)
     return tmp_path

@@ -9,14 +9,17 @@ write them.
 from __future__ import annotations
 
 import re
+import tempfile
 from dataclasses import asdict, fields
 from datetime import timedelta
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from document_text import CURRENT, ROOT, name_page
+from shipped import copy_examples
 
 from rehearsal.aws.fleet_behavior import FleetBehavior
 from rehearsal.cluster.timing import ClusterTiming
@@ -73,10 +76,13 @@ def count_minutes(value: timedelta | float) -> str:
     return str(Fraction(seconds) / 60)
 
 
+@cache
 def read_post() -> CommandInputs:
-    """Return the environment of the post with what it hosts."""
-    folders = {"environments": ROOT / "environments", "experiments": ROOT / "experiments"}
-    return read_inputs(Selection(**folders).narrow(("post-us-east-2",)))
+    """Return the environment of the post with the two experiments that the pages say it hosts."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy_examples(Path(folder), "post-us-east-2")
+        folders = {kind: Path(folder) / kind for kind in ("environments", "experiments")}
+        return read_inputs(Selection(**folders).narrow(("post-us-east-2",)))
 
 
 def plan_post(**fields: Any) -> RunEstimate:

@@ -147,9 +147,11 @@ def count_bench_series(experiment_scope: ExperimentScope) -> int:
     cells = (len(experiment_scope.classes) + 1) * len(experiment_scope.concurrencies)
     count = 0
     for variant in experiment_scope.experiment.all_variants():
-        names = {metric.name for metric in list_published_metrics()}
-        if variant.mode == "none":
-            names -= {"acceptance_length"}
+        names = {
+            metric.name
+            for metric in list_published_metrics()
+            if variant.mode != "none" or not metric.needs_speculation
+        }
         count += len(names - {"unpublished_rounds"}) * cells + len(names & set(ALL_LOADS))
     return count
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from committed import workspace
 from declared_environments import read_environments
+from shipped import load_shipped
 
 from tandem.declarations.artifact_key import KEY_VARIABLE
 from tandem.declarations.catalogue import load_catalogue
@@ -24,8 +24,9 @@ if TYPE_CHECKING:  # it starts Node
     from cdk8s import Chart
 
 CATALOGUE = load_catalogue()
-ENVIRONMENTS = {name: item.record for name, item in workspace().environments.items()}
-EXPERIMENTS = {name: item.record for name, item in workspace().experiments.items()}
+SHIPPED = load_shipped()
+ENVIRONMENTS = {name: item.record for name, item in SHIPPED.environments.items()}
+EXPERIMENTS = {name: item.record for name, item in SHIPPED.experiments.items()}
 HOSTED = [
     (name, hosted_experiment)
     for name, environment in ENVIRONMENTS.items()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 from declared_environments import ARGOCD_DELIVERY, ARGOCD_NAME, FOLDER, read_environments
-from shipped import copy_shipped
+from shipped import copy_experiments
 
 from rehearsal.aws import deploy_cycle
 from rehearsal.aws.deploy_cycle import RehearsalRequest, run_rehearsal
@@ -44,7 +44,7 @@ def folder(tmp_path_factory):
             FOLDER, base / "environments", ignore=shutil.ignore_patterns("*.py", "__pycache__")
         )
     )
-    copy_shipped(base, "experiments")
+    copy_experiments(base)
     document = yaml.safe_load((FOLDER / "private-charts.yaml").read_text())
     document["delivery"].update(ARGOCD_DELIVERY)
     (copies / f"{ARGOCD_NAME}.yaml").write_text(yaml.safe_dump(document))

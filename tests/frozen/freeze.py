@@ -264,7 +264,7 @@ def freeze_mistake(name: str, folder: Path) -> dict[str, Any]:
     """Make one mistake of mistakes.json in a folder with copies of environments/, experiments/ and
     a small run."""
     mistake = json.loads((FOLDER / "mistakes.json").read_text())[name]
-    shipped.copy_shipped(folder)
+    shipped.copy_examples(folder)
     shutil.copytree(RUNS["restarts"], folder / "run")
     for file, old, new in mistake.get("edits", ()):
         path = folder / file

@@ -7,12 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from shipped import ENVIRONMENTS
+from shipped import ENVIRONMENTS, load_examples, load_shipped
 
 from tandem.cli.monitoring_cost import build_scope
 from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment
-from tandem.declarations.workspace import load_workspace
+from tandem.declarations.workspace import Workspace
 from tandem.monitoring.dashboards import build_dashboards
 from tandem.monitoring.scope import MonitoringScope
 from tandem.monitoring.widget import Dashboard, GraphWidget, TextWidget
@@ -24,15 +24,19 @@ ROOT = Path(__file__).parents[2]
 @cache
 def watched(environment: str) -> MonitoringScope:
     """Return what a committed environment watches."""
-    workspace = load_workspace(ROOT / "environments", ROOT / "experiments", (environment,))
+    return build_hosted_scope(load_shipped(), environment)
+
+
+def build_hosted_scope(workspace: Workspace, environment: str) -> MonitoringScope:
+    """Return what an environment of a workspace watches."""
     record = workspace.environments[environment].record
     hosted_records = [workspace.experiments[name].record for name in record.experiments]
     return build_scope(record, hosted_records)
 
 
 def changed(environment: str, **sections: dict[str, Any]) -> MonitoringScope:
-    """Return a committed environment's scope with some values of some sections changed."""
-    result = watched(environment)
+    """Return an example's scope with some values of some sections changed."""
+    result = build_hosted_scope(load_examples(), environment)
     values = result.environment.model_dump(mode="json")
     for section, given_section in sections.items():
         values[section] = {**(values[section] or {}), **given_section}

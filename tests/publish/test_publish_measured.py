@@ -1,8 +1,7 @@
 """What is sent of measured runs: the recording of tests/monitoring/samples/bench.json, and the
 figures of a summary.
 
-To record the sample anew after a change of the catalogue: `RECORD=1 pytest
-tests/publish/test_publish_measured.py`.
+`make golden` records the sample anew after a change of the catalogue.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def test_the_recording_is_what_the_bench_sends(data: list[dict[str, Any]]) -> No
         )
     ]
     text = json.dumps({"publisher": BENCH, "metrics": rows}, indent=1) + "\n"
-    if os.environ.get("RECORD"):
+    if os.environ.get("TANDEM_GOLDEN") == "write":
         SAMPLE.write_text(text)
 
     assert SAMPLE.read_text() == text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from examples import (
     small,
 )
 from known import fig, judged, known
+from shipped import copy_examples, load_shipped
 
 from tandem.declarations.catalogue import Catalogue, load_catalogue
 from tandem.declarations.workspace import load_workspace
@@ -46,18 +48,12 @@ COMMITTED_WARNINGS = {
 
 
 def test_an_experiment_is_judged_once_whatever_hosts_it(tmp_path: Path) -> None:
-    for folder in ("environments", "experiments"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "experiments" / "post.yaml").write_text(
-        (ROOT / "experiments" / "post.yaml").read_text()
-    )
-    text = (
-        (ROOT / "environments" / "post-us-east-2.yaml")
-        .read_text()
-        .replace(", post-drafts-windows", "")
-    )
-    for index in range(3):
-        (tmp_path / "environments" / f"e{index}.yaml").write_text(text)
+    copy_examples(tmp_path, "post-us-east-2")
+    (tmp_path / "experiments" / "post-drafts-windows.yaml").unlink()
+    host = tmp_path / "environments" / "post-us-east-2.yaml"
+    host.write_text(host.read_text().replace(", post-drafts-windows", ""))
+    for index in range(2):
+        shutil.copy(host, host.with_name(f"e{index}.yaml"))
 
     faults = check_workspace(
         load_workspace(tmp_path / "environments", tmp_path / "experiments"), load_catalogue()
@@ -430,6 +426,12 @@ def test_a_target_that_drafts_for_itself_is_counted_twice(
 def test_a_budget_below_one_hour_is_raised_only(budget_usd: int, change: str) -> None:
     changes = {"guard.budget_usd": budget_usd}
     assert changes_proposed("budget-holds-run", changes) == [f"raise it{change}"]
+
+
+def test_what_the_repository_ships_is_legal() -> None:
+    shipped = load_shipped()
+    faults = (*shipped.faults, *check_workspace(shipped, load_catalogue()))
+    assert [fault for fault in faults if fault.severity == "refusal"] == []
 
 
 @pytest.mark.parametrize("file", COMMITTED_WARNINGS)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from shipped import copy_examples
 
 from tandem.declarations.catalogue import load_catalogue
 from tandem.declarations.workspace import load_workspace
 from tandem.rules import check_workspace
 
-ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = "environments/post-us-east-2.yaml"
 EXPERIMENT = "experiments/post.yaml"
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -22,9 +21,7 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
 @pytest.fixture
 def specs(tmp_path: Path) -> Path:
     """Copies of one environment and its experiments."""
-    for file in (ENVIRONMENT, EXPERIMENT, "experiments/post-drafts-windows.yaml"):
-        (tmp_path / file).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / file, tmp_path / file)
+    copy_examples(tmp_path, "post-us-east-2")
     return tmp_path
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from assemblies import ROOT
-from shipped import copy_shipped
+from shipped import copy_examples
 
 import app
 
@@ -37,7 +37,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an assembly of one environment, beside a broken one; Node is not on the
     PATH."""
     base = tmp_path_factory.mktemp("app")
-    copy_shipped(base)
+    copy_examples(base)
     spoil(base, "native-us-east-2")
     variables = {
         name: value

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.suites.suite import load_suite, narrow_suites
+from tandem.bench.suites.suite import BUILT_IN, load_suite, narrow_suites
 from tandem.errors import InputError
 
 FIRST = {
@@ -63,15 +63,19 @@ def test_whatever_changes_what_is_asked_or_judged_changes_the_hash(change, plain
     assert hash_of(tmp_path, json.dumps({**FIRST, **change}), json.dumps(SECOND)) != plain
 
 
+def test_no_two_suites_of_tandem_share_a_class():
+    classes = [name for suite in BUILT_IN for name in load_suite(suite).classes]
+    assert len(set(classes)) == len(classes)
+
+
 @pytest.mark.parametrize(
     ("name", "words"), [("reel", "did you mean 'real'?"), ("sharegpt", "name one of these")]
 )
 def test_an_unknown_name_is_answered_with_what_there_is(name, words):
     with pytest.raises(InputError) as caught:
         load_suite(name)
-    assert f"{name}: no suite and no file has this name; allowed: post, real, or a file" in str(
-        caught.value
-    )
+    allowed = f"allowed: {', '.join(BUILT_IN)}, or a file"
+    assert f"{name}: no suite and no file has this name; {allowed}" in str(caught.value)
     assert words in str(caught.value)
 
 

@@ -69,7 +69,8 @@ def test_every_prompt_fits_into_the_experiments_inputs():
 
 
 def test_every_answer_may_end_naturally_within_the_experiments_outputs():
-    most = min(file.record.max_output_tokens for file in load_shipped().experiments.values())
+    declared = [file.record for file in load_shipped().experiments.values()]
+    most = min(record.max_output_tokens for record in declared if "real" in record.suites)
     assert {
         prompt.id for prompt in REAL.prompts if not 100 <= (prompt.max_tokens or 0) <= most
     } == set()

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from botocore.awsrequest import AWSResponse
 from fleet_seen import lease_objects
-from shipped import copy_shipped
+from shipped import EXAMPLES, copy_experiments
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.declarations import names
@@ -49,9 +49,10 @@ def declared(folder: Path, name: str, change: Change = lambda _: None) -> Enviro
     experiments it hosts."""
     (folder / "environments").mkdir(parents=True, exist_ok=True)
     if not (folder / "experiments").exists():
-        copy_shipped(folder, "experiments")
+        copy_experiments(folder)
     document = yaml.safe_load((ROOT / "environments" / "post-us-east-2.yaml").read_text())
     document["account"] = ACCOUNT
+    document["experiments"] = list(EXAMPLES["post-us-east-2"])
     document["capacity"]["reservation_id"] = "cr-0123456789abcdef0"
     change(document)
     (folder / "environments" / f"{name}.yaml").write_text(yaml.safe_dump(document))
