@@ -37,6 +37,22 @@ SIDECAR = "A sidecar of the servers"  # a rehearsal has no program for it
 SHORT = {
     "A model": ["tests/declarations/test_catalogue.py"],
     "A rule": ["tests/rules/test_examples.py"],
+    "A suite": [
+        "tests/bench/suites/test_suite_load.py",
+        "tests/simulator/test_variant_settings.py",
+    ],
+    "A metric shown in a chart": [
+        "tests/monitoring/test_cost.py",
+        "tests/monitoring/test_dashboards.py",
+        "tests/report/test_page.py",
+    ],
+    "An experiment of an environment": [
+        "tests/rules/test_judge.py",
+        "tests/monitoring/test_cost.py",
+        "tests/monitoring/test_alarms.py",
+    ],
+    "An environment": ["tests/rules/test_judge.py", "tests/monitoring/test_alarms.py"],
+    "An alarm": ["tests/monitoring/test_guard_alarms.py"],
     "A variable and a volume of the servers": [
         "tests/charts/test_serve.py",
         "tests/charts/test_variants.py",
@@ -153,11 +169,17 @@ def test_a_rule_without_its_example_is_caught(copy: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.proof
 @pytest.mark.parametrize("kind", sorted(KINDS - {SIDECAR}))
-def test_an_addition_leaves_the_whole_suite_green(kind: str, copy: Path) -> None:
+def test_an_addition_leaves_the_whole_suite_green(
+    kind: str, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     apply_patch(copy, kind)
     run_python(copy, "docs/write_pages.py")
     run_python(copy, "-m", "tandem", "render")
     run_python(copy, "tests/frozen/freeze.py", "--write")
+    golden = ("tests/cli/test_first_screens.py", "tests/publish/test_publish_measured.py")
+    monkeypatch.setenv("TANDEM_GOLDEN", "write")
+    run_python(copy, "-m", "pytest", "-q", *golden)
+    monkeypatch.delenv("TANDEM_GOLDEN")
     run(copy, "git", "add", "--all")
     run_python(
         copy,
