@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from shipped import load_shipped
 
 from tandem.cli import bench_flags
 from tandem.cli.program import main
 
 ROOT = Path(__file__).resolve().parents[2]
+HOSTED = load_shipped().environments["post-us-east-2"].record.experiments
 ARMS = ["--baseline", "http://127.0.0.1:9", "--model", "m"]
 
 
@@ -66,7 +68,7 @@ def test_a_bad_flag_ends_with_2_and_what_is_allowed(tmp_path, capsys, flags, sai
         ((*ARMS, "--variants", "x"), "--variants without --env"),
         (("--experiment", "post"), "--experiment without --env"),
         ((*ARMS, "--env", "post-us-east-2"), "--baseline beside --env"),
-        (("--env", "post-us-east-2"), "no --experiment; allowed: post, post-drafts-windows"),
+        (("--env", "post-us-east-2"), f"no --experiment; allowed: {', '.join(HOSTED)}"),
         (("--env", "post-us-east-2", "--experiment", "pots"), "did you mean 'post'?"),
         (
             ("--env", "post-us-east-2", "--experiment", "post", "--variants", "x"),
