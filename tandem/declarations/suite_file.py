@@ -6,13 +6,15 @@ file, and private prompts need not be committed.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Discriminator, Field, Tag
 
 from tandem.declarations.field_type import ClassName, Digest, ProjectFile
 from tandem.declarations.record import FILE_TAG, NAME_TAG, SpecRecord
 
+# the keys of BUILT_IN in tandem/bench/suites/suite.py
+BuiltInSuite = Literal["post", "real"]
 MAX_PROMPTS = 100_000  # of a class or a sample: no round sends as many
 _CLASSES_WORDS = (
     "a mapping, each class (lower-case letters, digits and -, not all) to its number of prompts"
@@ -72,9 +74,13 @@ def _tag_suite(value: object) -> str:
 
 
 DeclaredSuite = Annotated[
-    Annotated[Literal["post", "real"], Tag(NAME_TAG)] | Annotated[SuiteFile, Tag(FILE_TAG)],
+    Annotated[BuiltInSuite, Tag(NAME_TAG)] | Annotated[SuiteFile, Tag(FILE_TAG)],
     Discriminator(_tag_suite),
-    Field(json_schema_extra={"allowed": "post, real, or a mapping with file and sha256"}),
+    Field(
+        json_schema_extra={
+            "allowed": f"{', '.join(get_args(BuiltInSuite))}, or a mapping with file and sha256"
+        }
+    ),
 ]
 
 

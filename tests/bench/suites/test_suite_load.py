@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from tandem.bench.suites.suite import BUILT_IN, load_suite, narrow_suites
+from tandem.declarations.suite_file import BuiltInSuite
 from tandem.errors import InputError
 
 FIRST = {
@@ -61,6 +63,10 @@ def test_the_hash_is_of_content_and_order_not_of_spelling(plain, tmp_path):
 )
 def test_whatever_changes_what_is_asked_or_judged_changes_the_hash(change, plain, tmp_path):
     assert hash_of(tmp_path, json.dumps({**FIRST, **change}), json.dumps(SECOND)) != plain
+
+
+def test_an_experiment_may_name_each_suite_of_tandem():
+    assert get_args(BuiltInSuite) == tuple(BUILT_IN)
 
 
 def test_no_two_suites_of_tandem_share_a_class():
