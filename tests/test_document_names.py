@@ -126,7 +126,9 @@ def list_aws_words() -> Iterator[str]:
         for path in CURRENT
         for words in (*list_block_commands(path), *list_span_commands(path))
     ]
-    for service in SERVICES | {words[1] for words in commands if words[0] == "aws"}:
+    services = {words[1] for words in commands if words[0] == "aws"}
+    # the CLI's other name of the same service
+    for service in SERVICES | services - {"s3api"}:
         model = session.get_service_model(service)
         yield from model.operation_names
         for name in model.shape_names:
