@@ -1,4 +1,4 @@
-"""Writes checkpoints of real format and any size, with random weights and an empty tokenizer.
+"""Writes checkpoints of real format and any size: random weights, and a tokenizer of words.
 
 Invariant: the same shape and seed give the same bytes. A tensor's bytes depend only on its name and
 the seed, not on the files that the checkpoint is cut into. Memory never holds more than a piece of
@@ -184,9 +184,11 @@ class RandomCheckpoint:
         documents = {
             "config.json": self.config(),
             "generation_config.json": {"bos_token_id": _BOS_ID, "eos_token_id": [_EOS_ID]},
+            # a token a word: whoever counts a text gets at least as many from a real one
             "tokenizer.json": {
                 "version": "1.0",
-                "model": {"type": "BPE", "vocab": {}, "merges": []},
+                "pre_tokenizer": {"type": "WhitespaceSplit"},
+                "model": {"type": "WordLevel", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"},
             },
             "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast"},
         }

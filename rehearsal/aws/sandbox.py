@@ -39,6 +39,11 @@ class EnvironmentSandbox:
     experiments: Path
 
     @property
+    def project(self) -> Path:
+        """The folder from which the paths of prompts count."""
+        return self.experiments.parent
+
+    @property
     def file(self) -> Path:
         """The environment's file in the copy."""
         return self.environments / f"{self.name}.yaml"
@@ -63,6 +68,14 @@ class EnvironmentSandbox:
         return names.stack_kinds(
             environment, [image.name for image in list_hosted_images(experiments)]
         )
+
+    def list_experiments(self) -> list[Experiment]:
+        """Return the hosted experiments as they stand in the copy now.
+
+        Raises:
+            SpecError: a file is refused.
+        """
+        return self._load()[1]
 
     def _load(self) -> tuple[Environment, list[Experiment]]:
         workspace = load_workspace(self.environments, self.experiments, (self.name,))
@@ -111,10 +124,20 @@ def create_sandbox(
     )
     shutil.copytree(environments, sandbox.environments)
     shutil.copytree(experiments, sandbox.experiments)
+    for experiment in sandbox.list_experiments():
+        for suite in experiment.list_suite_files():
+            _copy_if_there(experiments.absolute().parent, sandbox.project, suite.file)
     sandbox.file.write_text(sandbox.file.read_text().replace(original.account, FICTITIOUS_ACCOUNT))
     if original.capacity.needs_reservation:
         sandbox.renew_reservation()
     return sandbox
+
+
+def _copy_if_there(source: Path, target: Path, name: str) -> None:
+    """Copy a file by its path in a project; private prompts may be somewhere else."""
+    if (source / name).is_file():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, target / name)
 
 
 def create_prerequisites(sandbox: EnvironmentSandbox, client: Callable[[str], Any]) -> list[str]:

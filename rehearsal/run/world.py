@@ -334,6 +334,7 @@ class RunWorld:
     def _start(self) -> None:
         settings = self.settings
         endpoint = self.account.endpoint
+        self._store_prompts()
         hub_variables = self._stack.enter_context(serve_hub(self.folder / HUB))
         bodies = read_manifests(self.folder / MANIFESTS)
         eks = endpoint.client("eks")
@@ -375,6 +376,18 @@ class RunWorld:
         thread.start()
         self._stack.callback(thread.join)
         self._stack.callback(self._stop_event.set)
+
+    def _store_prompts(self) -> None:
+        """Store the experiment's files of prompts as a person does, those that are at hand."""
+        for suite in self._experiment.list_suite_files():
+            path = self.account.sandbox.project / suite.file
+            if not path.is_file():
+                continue
+            words = ["artifacts", "stage-suite", str(path), "--env", self.settings.environment]
+            options = suite.model_dump(exclude_defaults=True, exclude={"file", "sha256", "classes"})
+            for name, value in options.items():
+                words += [f"--{name.replace('_', '-')}", str(value)]
+            self._run_quietly(*words)
 
     def _has_kubelet(self, name: str) -> bool:
         return self._cluster.has_kubelet(name)

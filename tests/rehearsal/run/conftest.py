@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hand_made_account import TAINT, make_account
+from hand_made_account import TAINT
 from product_change import write_change
-from run_lives import TASK, RunLives
+from run_lives import RunLives
+from run_worlds import open_account, open_lives
 
 from rehearsal.cluster.cluster import RehearsalCluster
 from rehearsal.cluster.pods import VirtualPods
 from rehearsal.run import pod_programs
 from rehearsal.run.node_bridge import NodeBridge, NodeInstance
-from rehearsal.run.settings import LIVE_TIMING, RehearsalSettings, RunFaults
-from rehearsal.run.world import RehearsalAccount, RunWorld
-from tandem.artifacts.archive import build_archive
-from tandem.declarations import names
+from rehearsal.run.settings import LIVE_TIMING, RunFaults
+from rehearsal.run.world import RehearsalAccount
 from tandem.declarations.catalogue import load_catalogue
 
-ROOT = Path(__file__).resolve().parents[3]
 START = datetime(2026, 11, 25, 12, tzinfo=UTC)
 STARTUP_TAINT = {"key": "s3.csi.aws.com/agent-not-ready", "effect": "NoExecute"}
 
@@ -88,41 +82,16 @@ def instance() -> Callable[..., NodeInstance]:
 
 @pytest.fixture(scope="session")
 def account(tmp_path_factory) -> Iterator[RehearsalAccount]:
-    """An account with what a run needs of post-us-east-2, made by hand: a deploy takes the CDK half
-    a minute."""
-    folder = tmp_path_factory.mktemp("account")
-    experiments = shutil.copytree(ROOT / "experiments", folder / "declared")
-    archive = build_task()
-    digest = hashlib.sha256(archive).hexdigest()
-    with (experiments / "post.yaml").open("a") as file:
-        file.write(f"quality: [{{name: {TASK}, sha256: {digest}}}]\n")
-    account = RehearsalAccount.create("post-us-east-2", ROOT / "environments", experiments, folder)
-    account.sandbox.edit(
-        lambda document: document["capacity"].update(
-            kind="on-demand", reservation_id=None, block=None
-        )
-    )
-    try:
-        make_account(account.endpoint.client, account.sandbox.environment)
-        bucket = names.bucket_name(account.sandbox.environment)
-        key = names.task_set_key(TASK, digest)
-        account.endpoint.client("s3").put_object(Bucket=bucket, Key=key, Body=archive)
+    """An account whose experiment asks a table of one's own."""
+    with open_account(tmp_path_factory.mktemp("account"), ["table.csv"]) as account:
         yield account
-    finally:
-        account.endpoint.stop()
 
 
 @pytest.fixture(scope="session")
 def lives(account, tmp_path_factory) -> Iterator[RunLives]:
     """One world of the post's two servers, for lives one after another."""
-    settings = RehearsalSettings(
-        environment="post-us-east-2", experiment="post", time_scale=25, poll_s=0.25
-    )
-    world = RunWorld(account, settings, tmp_path_factory.mktemp("world"))
-    world.write_inputs()
-    with world:
-        world.wait_for_runner()
-        yield RunLives(world, tmp_path_factory.mktemp("results"))
+    with open_lives(account, tmp_path_factory.mktemp("world")) as lives:
+        yield lives
 
 
 @pytest.fixture
@@ -138,17 +107,3 @@ def change_runner(lives, tmp_path) -> Iterator[Callable[[str], None]]:
 
         yield change
     lives.replace_runner()
-
-
-def build_task() -> bytes:
-    """Return the archive of a task of 200 sums."""
-    items = [
-        {
-            "item": f"{number}",
-            "prompt": f"What is {number} + 7? Answer with the number alone.",
-            "answer": f"{number + 7}",
-        }
-        for number in range(200)
-    ]
-    lines = "".join(f"{json.dumps(item)}\n" for item in items)
-    return build_archive({"items.jsonl": lines.encode()})

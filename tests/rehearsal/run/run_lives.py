@@ -27,9 +27,11 @@ from tandem.run.run_keys import ROUND_FILE, RUNNER_KEY, results_prefix, run_reco
 LOOK_S = 0.5
 TASK = "additions"  # whose set every run of these lives is asked
 END_S = 400
+HIDDEN_PREFIXES = ("suites/", "tasks/", "models/", "artifacts/")
+RECORD_FILES = ("records.jsonl", "warmup.jsonl", "quality.jsonl")
 WORLD = build_parser().parse_args(["--env", "post-us-east-2", "--experiment", "post", "--hold"])
 # the command that a held world prints; an account made by hand has no alerts of Guard's budget
-WORDS = (*list_run_words(WORLD), "--yes", "--accept-unarmed", "--quick")
+WORDS = (*list_run_words(WORLD), "--yes", "--accept-unarmed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,11 @@ class RunLives:
         self._prefix = world._guard.prefix
 
     def live(
-        self, *options: str, faults: Iterable[RunFaults] = (), is_new: bool = False
+        self,
+        *options: str,
+        faults: Iterable[RunFaults] = (),
+        is_new: bool = False,
+        is_quick: bool = True,
     ) -> RunLife:
         """Ask for a run, let the faults come, and wait until its end stands in the bucket.
 
@@ -71,8 +77,11 @@ class RunLives:
             options: of `tandem run`.
             faults: one after another; the next waits for its moment once the one before came.
             is_new: nothing is staged or compiled yet.
+            is_quick: the size that asks least.
         """
         name = f"life-{next(self._numbers)}"
+        if is_quick:
+            options = ("--quick", *options)
         acting_faults = list[RunFaults]()
         unguarded_ids = list[str]()
         if is_new:
@@ -158,6 +167,32 @@ class RunLives:
         ), facts
         cells = json.loads((folder / "verdict.json").read_text())["cells"]
         return {(cell["class"], cell["metric"]): cell["verdict"] for cell in cells}
+
+    def read_answers(self, life: RunLife) -> list[str]:
+        """Return what the servers of a judged run said to its prompts; `hold_end` comes first."""
+        lines = (self.folder / life.name / "records.jsonl").read_text().splitlines()
+        return [json.loads(line)["text"] for line in lines]
+
+    def list_shown_texts(self, life: RunLife) -> dict[str, str]:
+        """Return all that people see of a run but its records, by place: what was printed, the
+        runner's log, metrics, alarms, and each object of the bucket that is no prompt, no record
+        and no weight."""
+        client = self.world.account.endpoint.client
+        s3 = client("s3")
+        cloudwatch = client("cloudwatch")
+        texts = {
+            "printed": life.output,
+            "runner's log": self.world.read_logs(),
+            "metrics": json.dumps(cloudwatch.list_metrics()["Metrics"], default=str),
+            "alarms": json.dumps(cloudwatch.describe_alarms(), default=str),
+        }
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket):
+            for row in page["Contents"]:
+                key = row["Key"]
+                if not key.startswith(HIDDEN_PREFIXES) and not key.endswith(RECORD_FILES):
+                    body = s3.get_object(Bucket=self._bucket, Key=key)["Body"]
+                    texts[key] = body.read().decode(errors="replace")
+        return texts
 
     def forget_artifacts(self) -> None:
         """Leave nothing staged or compiled."""

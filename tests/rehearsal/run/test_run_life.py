@@ -3,15 +3,18 @@ faults among them."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
+from own_prompts import FORMS, MARK
 from run_lives import TASK
 
 from rehearsal.run.settings import RunFaults
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("run-life")]
 ROUNDS = ("--rounds", "1")
+ANSWER_PART = 24  # characters by which an answer is known again
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +42,24 @@ def test_its_verdict_has_the_quality_of_its_task_set(lives, killed_run):
         "quality"
     ]
     assert (task["task"], task["items"], task["word"]) == (TASK, 200, "same")
+
+
+def test_its_verdict_names_its_file_of_prompts(lives, killed_run):
+    (suite,) = json.loads((lives.folder / killed_run[0].name / "verdict.json").read_text())[
+        "suites"
+    ]
+    digest = hashlib.sha256(FORMS["table.csv"][0].encode()).hexdigest()
+    assert (suite["name"], suite["file_sha256"]) == ("table.csv", digest)
+
+
+def test_its_prompts_and_answers_are_in_its_records_alone(lives, killed_run):
+    texts = lives.list_shown_texts(killed_run[0])
+    answers = {answer[:ANSWER_PART] for answer in lives.read_answers(killed_run[0])}
+
+    assert len(answers) > 1
+    for place, text in texts.items():
+        assert MARK not in text, place
+        assert not any(answer in text for answer in answers), place
 
 
 def test_its_verdict_says_that_it_is_of_simulated_servers(killed_run):
