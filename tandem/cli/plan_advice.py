@@ -65,7 +65,7 @@ class PlanForecast:
 
     def find_basis(self, cell: ForecastCell) -> DraftBasis:
         """Return what a cell rests on."""
-        return self.basis.drafts[cell.drafts[1]]
+        return self.basis.drafts[cell.drafts[0]]
 
 
 def describe_recommendation(forecast: PlanForecast) -> str:
