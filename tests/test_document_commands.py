@@ -168,7 +168,8 @@ def test_the_makefile_has_targets_and_variables_of_the_command(words: tuple[str,
 @cache
 def load_operations(service: str) -> dict[str, OperationModel]:
     """Return the operations of an AWS service by their names on the command line."""
-    model = botocore.session.get_session().get_service_model(service)
+    model_name = "s3" if service == "s3api" else service  # whose `s3` has commands of its own
+    model = botocore.session.get_session().get_service_model(model_name)
     return {xform_name(name, "-"): model.operation_model(name) for name in model.operation_names}
 
 
