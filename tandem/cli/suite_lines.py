@@ -55,9 +55,9 @@ def draft_suite_lines(file: Path, flags: SuiteFlags, selection: Selection) -> li
             or is in no known form.
     """
     content = read_suite_file(file)
-    declared = _declare_file(file, hashlib.sha256(content).hexdigest(), flags, selection)
-    suite = read_declared_suite(declared, content)
-    fields = declared.model_dump(exclude_defaults=True) | {"classes": count_classes(suite)}
+    suite_file = _declare_file(file, hashlib.sha256(content).hexdigest(), flags, selection)
+    suite = read_declared_suite(suite_file, content)
+    fields = suite_file.model_dump(exclude_defaults=True) | {"classes": count_classes(suite)}
     text = yaml.safe_dump({"suites": [fields]}, sort_keys=False, allow_unicode=True)
     return text.splitlines()
 

@@ -17,22 +17,22 @@ from tandem.errors import TandemError
 from tandem.run.experiment_suites import find_parsed_suite, read_declared_suite
 
 
-def fetch_bucket_suite(store: ObjectStore, declared: SuiteFile) -> Suite:
+def fetch_bucket_suite(store: ObjectStore, suite_file: SuiteFile) -> Suite:
     """Return the suite of a file in the bucket as it is now, with all its classes.
 
     Raises:
         InputError: the bucket lacks the file, or it is not what the experiment states.
         ExternalError: S3 failed.
     """
-    return read_declared_suite(declared, read_suite(store, declared), is_logged=True)
+    return read_declared_suite(suite_file, read_suite(store, suite_file), is_logged=True)
 
 
-def read_bucket_suite(store: ObjectStore, declared: SuiteFile) -> Suite:
+def read_bucket_suite(store: ObjectStore, suite_file: SuiteFile) -> Suite:
     """Return the same; a file that this process has parsed is not fetched again."""
-    parsed_suite = find_parsed_suite(declared)
+    parsed_suite = find_parsed_suite(suite_file)
     if parsed_suite is not None:
         return parsed_suite
-    return fetch_bucket_suite(store, declared)
+    return fetch_bucket_suite(store, suite_file)
 
 
 def read_bucket_suites(store: ObjectStore, experiment: Experiment) -> dict[str, Suite]:
@@ -43,13 +43,13 @@ def read_bucket_suites(store: ObjectStore, experiment: Experiment) -> dict[str, 
         ExternalError: S3 failed.
     """
     files = experiment.list_suite_files()
-    return {declared.name: read_bucket_suite(store, declared) for declared in files}
+    return {suite_file.name: read_bucket_suite(store, suite_file) for suite_file in files}
 
 
 def find_bucket_suites(store: ObjectStore, experiment: Experiment) -> dict[str, Suite]:
     """Return the suites of the bucket that can be read, by name; a plan goes without the others."""
     suites = {}
-    for declared in experiment.list_suite_files():
+    for suite_file in experiment.list_suite_files():
         with contextlib.suppress(TandemError):
-            suites[declared.name] = fetch_bucket_suite(store, declared)
+            suites[suite_file.name] = fetch_bucket_suite(store, suite_file)
     return suites

@@ -48,40 +48,40 @@ def load_experiment_suites(
     return size.load_suites(entries)
 
 
-def read_declared_suite(declared: SuiteFile, content: bytes, *, is_logged: bool = False) -> Suite:
+def read_declared_suite(suite_file: SuiteFile, content: bytes, *, is_logged: bool = False) -> Suite:
     """Return the suite of a file's bytes, with all its classes; each is parsed once.
 
     Args:
-        declared: by the experiment.
+        suite_file: of the experiment.
         content: of the file.
         is_logged: whether a log may keep a fault, which then shows nothing that a row holds.
 
     Raises:
         InputError: as `load_experiment_suites`.
     """
-    _require_digest(declared, content)
-    options = _build_options(declared)
-    key = (declared.file, declared.sha256, options)
+    _require_digest(suite_file, content)
+    options = _build_options(suite_file)
+    key = (suite_file.file, suite_file.sha256, options)
     if key not in _parsed_suites:
         try:
             _parsed_suites[key] = read_suite(
-                content, name=declared.name, where=declared.file, options=options
+                content, name=suite_file.name, where=suite_file.file, options=options
             )
         except InputError as error:
             raise (_hide_rows(error) if is_logged else error) from None
-    _require_classes(declared, _parsed_suites[key])
+    _require_classes(suite_file, _parsed_suites[key])
     return _parsed_suites[key]
 
 
-def find_parsed_suite(declared: SuiteFile) -> Suite | None:
+def find_parsed_suite(suite_file: SuiteFile) -> Suite | None:
     """Return the suite of a file that this process has parsed; None if it has not.
 
     Raises:
         InputError: it has other classes than the experiment states.
     """
-    suite = _parsed_suites.get((declared.file, declared.sha256, _build_options(declared)))
+    suite = _parsed_suites.get((suite_file.file, suite_file.sha256, _build_options(suite_file)))
     if suite is not None:
-        _require_classes(declared, suite)
+        _require_classes(suite_file, suite)
     return suite
 
 
@@ -92,33 +92,38 @@ def _hide_rows(error: InputError) -> InputError:
     return InputError(problem, where=error.where, change=_CHECK_ADVICE)
 
 
-def _build_options(declared: SuiteFile) -> FileOptions:
+def forget_parsed_suites() -> None:
+    """Forget what this process parsed: a runner lives longer than its requests."""
+    _parsed_suites.clear()
+
+
+def _build_options(suite_file: SuiteFile) -> FileOptions:
     return FileOptions(
-        prompt_column=declared.prompt_column,
-        class_field=declared.class_field,
-        turns=declared.turns,
-        sample=declared.sample,
-        seed=declared.seed,
+        prompt_column=suite_file.prompt_column,
+        class_field=suite_file.class_field,
+        turns=suite_file.turns,
+        sample=suite_file.sample,
+        seed=suite_file.seed,
     )
 
 
-def _require_digest(declared: SuiteFile, content: bytes) -> None:
+def _require_digest(suite_file: SuiteFile, content: bytes) -> None:
     sha256 = hashlib.sha256(content).hexdigest()
-    if sha256 != declared.sha256:
-        problem = f"its SHA-256 is {sha256}, and the experiment states {declared.sha256}"
+    if sha256 != suite_file.sha256:
+        problem = f"its SHA-256 is {sha256}, and the experiment states {suite_file.sha256}"
         change = f"bring back the file, or {_STAGE_ADVICE}"
-        raise InputError(problem, where=declared.file, change=change)
+        raise InputError(problem, where=suite_file.file, change=change)
 
 
-def _require_classes(declared: SuiteFile, suite: Suite) -> None:
-    if not declared.classes:
+def _require_classes(suite_file: SuiteFile, suite: Suite) -> None:
+    if not suite_file.classes:
         return
     counts = {name: len(suite.class_prompts(name)) for name in suite.classes}
     differences = [
         f"class {name} has {counts.get(name, 0)} prompts, and the experiment states"
-        f" {declared.classes.get(name, 0)}"
-        for name in counts | declared.classes
-        if counts.get(name) != declared.classes.get(name)
+        f" {suite_file.classes.get(name, 0)}"
+        for name in counts | suite_file.classes
+        if counts.get(name) != suite_file.classes.get(name)
     ]
     if differences:
-        raise InputError("; ".join(differences), where=declared.file, change=_STAGE_ADVICE)
+        raise InputError("; ".join(differences), where=suite_file.file, change=_STAGE_ADVICE)

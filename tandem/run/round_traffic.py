@@ -54,16 +54,16 @@ def plan_traffic(
     suites = []
     stated = []
     uncounted = []
-    for declared in experiment.suites:
-        name = find_suite_name(declared)
+    for suite_file in experiment.suites:
+        name = find_suite_name(suite_file)
         if name not in asked_names:
             continue
-        if not isinstance(declared, SuiteFile):
-            suites.append(load_suite(declared))
+        if not isinstance(suite_file, SuiteFile):
+            suites.append(load_suite(suite_file))
         elif name in file_suites:
             suites.append(file_suites[name])
-        elif declared.classes:
-            suites.append(_draft_suite(declared, experiment.max_output_tokens))
+        elif suite_file.classes:
+            suites.append(_draft_suite(suite_file, experiment.max_output_tokens))
             stated.append(name)
         else:
             uncounted.append(name)
@@ -72,12 +72,14 @@ def plan_traffic(
     )
 
 
-def _draft_suite(declared: SuiteFile, answer_tokens: int) -> Suite:
+def _draft_suite(suite_file: SuiteFile, answer_tokens: int) -> Suite:
     """Return a suite of as many prompts as are stated, each with the longest answer."""
     prompts: list[Prompt] = []
-    for name, count in declared.classes.items():
+    for name, count in suite_file.classes.items():
         prompts += (
             Prompt(id=f"{name}-{number}", class_=name, prompt=name, max_tokens=answer_tokens)
             for number in range(count)
         )
-    return Suite(name=declared.name, prompts=tuple(prompts), sha256=declared.sha256, defaults=REAL)
+    return Suite(
+        name=suite_file.name, prompts=tuple(prompts), sha256=suite_file.sha256, defaults=REAL
+    )
