@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from doubles.simulator_thread import SimulatorThread
 
+from rehearsal.run.__main__ import build_parser
 from tandem.bench.suites.__main__ import main as list_suite
 from tandem.cli.program import main
 from tandem.declarations.catalogue import load_catalogue
@@ -159,7 +160,13 @@ def test_show_says_what_a_day_of_the_block_costs(capsys):
     )
 
 
-def test_every_command_without_an_account_is_run():
+def test_its_rehearsal_is_one_that_the_program_takes():
+    options = build_parser().parse_args(find_command("python", "-m", "rehearsal.run")[3:])
+
+    assert (options.experiment, options.words) == ("support", ["--quick"])
+
+
+def test_every_command_without_an_account_is_tested():
     assert [" ".join(words[:3]) for words in COMMANDS] == [
         "python -m tandem.bench.suites",
         "tandem plan post",
