@@ -99,7 +99,7 @@ MEASURED = {
 def list_differences(name: str, lines: Iterable[str]) -> list[str]:
     """Return the lines in which a page and the computed table differ, marked as `diff` marks them.
 
-    The line above a table that names command, day and duration is the writer's and not compared.
+    The lines above a table that name command, day and duration are the writer's, and not compared.
 
     Args:
         name: of the table, as its marks have it.
@@ -108,7 +108,7 @@ def list_differences(name: str, lines: Iterable[str]) -> list[str]:
     stated = read_between(name).splitlines()
     computed = wrapped("\n".join(lines)).splitlines()
     if stated[0].startswith("`python ") and not computed[0].startswith("`python "):
-        stated = stated[2:]
+        stated = stated[stated.index("") + 1 :]
     return list(difflib.unified_diff(stated, computed, "page", "computed", n=0, lineterm=""))
 
 

@@ -34,3 +34,9 @@ def test_every_table_between_marks_has_a_program() -> None:
 @pytest.mark.parametrize("name", figures.MEASURED)
 def test_a_measured_table_names_its_command_and_day(name: str) -> None:
     assert re.match(r"`python benchmarks/\w+\.py`, 20\d\d-\d\d-\d\d", read_between(name))
+
+
+def test_lines_of_command_and_day_above_a_table_are_no_difference() -> None:
+    text = read_between("worlds")
+    table = text[text.index("| world") :].splitlines()
+    assert figures.list_differences("worlds", table) == []
