@@ -74,7 +74,7 @@ def test_the_page_names_every_flag():
         f"after {warm_up.MAX_SHORT_WINDOWS} windows or {warm_up.MAX_WARM_UP_S / 60:.0f} minutes",
         f"| `/metrics` | {metrics_scraper.METRICS_BYTES >> 20} MiB |",
         f"| `/v1/models` | {client.PAGE_BYTES >> 20} MiB |",
-        f"{client.STREAM_BYTES >> 20} MiB, {client.STREAM_BYTES_PER_TOKEN >> 10} KiB a token of",
+        f"{client.STREAM_BYTES >> 20} MiB, plus {client.STREAM_BYTES_PER_TOKEN >> 10} KiB for each token of",
         f"| the body of an error | {client.ERROR_BODY_BYTES >> 10} KiB |",
         (
             f"Above {1000 * host.MAX_LAG_S:.0f} ms, or when the client takes"

@@ -76,7 +76,7 @@ def test_an_object_that_is_not_understood_is_a_sentence(body, client, fleet):
     for key in (run_record_key(RUN), step_key("good", 0, "stage"), RUNNER_KEY):
         put_value(fleet, key, body)
     for read in (client.read_beat, lambda: client.read_run(RUN), lambda: client.read_steps("good")):
-        with pytest.raises(ExternalError, match="it is not understood"):
+        with pytest.raises(ExternalError, match="it cannot be parsed"):
             read()
     records, unread = client.list_runs()
     assert ([record.run for record in records], list(unread)) == (["good"], [RUN])

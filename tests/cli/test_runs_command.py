@@ -47,7 +47,7 @@ def test_an_unreadable_run_hides_no_other(fleet, capsys):
     put_value(fleet, run_record_key("bad"), b"{")
     codes = [tandem(fleet, "runs"), tandem(fleet, "runs", "--json")]
     out = capsys.readouterr().out
-    assert (codes, "good" in out, "unknown   bad: it is not understood" in out) == (
+    assert (codes, "good" in out, "unknown   bad: it cannot be parsed" in out) == (
         [3, 3],
         True,
         True,
