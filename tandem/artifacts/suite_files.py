@@ -7,25 +7,27 @@ shows what a file holds.
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 from tandem.artifacts.store import ObjectStore
 from tandem.declarations.names import suite_key
-from tandem.declarations.suite_content import MAX_SUITE_BYTES, build_size_error, read_suite_file
+from tandem.declarations.suite_content import MAX_SUITE_BYTES, build_size_error
 from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
 
 
-def store_suite(store: ObjectStore, path: Path) -> tuple[str, str]:
-    """Store a file of prompts under its own name; return its SHA-256 and key.
+def store_suite(store: ObjectStore, name: str, content: bytes) -> tuple[str, str]:
+    """Store a file of prompts; return its SHA-256 and key.
+
+    Args:
+        store: the bucket.
+        name: of the file.
+        content: of the file.
 
     Raises:
-        InputError: it cannot be read, or is too large.
         ExternalError: S3 failed.
     """
-    content = read_suite_file(path)
     sha256 = hashlib.sha256(content).hexdigest()
-    key = suite_key(path.name, sha256)
+    key = suite_key(name, sha256)
     if not store.create(key, content):
         other_object = store.read(key)  # other bytes under our digest
         if other_object:
@@ -33,7 +35,7 @@ def store_suite(store: ObjectStore, path: Path) -> tuple[str, str]:
     return sha256, key
 
 
-def read_suite(store: ObjectStore, suite: SuiteFile) -> bytes:
+def read_suite_bytes(store: ObjectStore, suite: SuiteFile) -> bytes:
     """Return the stored bytes of a suite.
 
     Raises:

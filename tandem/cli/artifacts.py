@@ -32,6 +32,7 @@ from tandem.cli.selection import DEFAULTS, Selection
 from tandem.cli.suite_lines import NO_SUITE_FLAGS, SuiteFlags, draft_suite_lines
 from tandem.declarations.artifact_key import ArtifactKey
 from tandem.declarations.faults import SpecError, SpecFault
+from tandem.declarations.suite_content import read_suite_file
 from tandem.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -271,8 +272,10 @@ def stage_suite(
     context = load_bucket_context(selection, env)
     from tandem.artifacts.suite_files import store_suite  # noqa: PLC0415 - boto3
 
-    lines = draft_suite_lines(file, flags, selection)
-    sha256, key = store_suite(store := _open_store(context), file)
+    content = read_suite_file(file)
+    lines = draft_suite_lines(file, content, flags, selection)
+    store = _open_store(context)
+    sha256, key = store_suite(store, file.name, content)
     url = store.url(key)
     text = [
         f"{file.name} is stored: {url}",

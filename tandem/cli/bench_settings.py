@@ -21,10 +21,12 @@ from tandem.bench.records.manifest import ManifestArm
 from tandem.bench.suites.suite import Suite
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.flags import choose_size
+from tandem.cli.project_suites import read_project_suite
 from tandem.cli.selection import Selection
 from tandem.cli.server_flags import assign_words, merge_bodies, read_access, read_speculations
-from tandem.declarations.suite_file import DeclaredSuite, find_suite_name
+from tandem.declarations.suite_file import DeclaredSuite
 from tandem.errors import InputError
+from tandem.run.experiment_suites import select_suites
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,20 +86,10 @@ def _read_hosted_suites(
     if flags.suite or flags.synthetic is not None:
         return []
     size = SIZES[choose_size(quick=flags.quick, full=flags.full)]
-    asked_names = size.select_names([find_suite_name(suite) for suite in declared])
     return [
-        _read_declared_suite(selection, suite)
-        for suite in declared
-        if find_suite_name(suite) in asked_names
+        suite if isinstance(suite, str) else read_project_suite(selection, suite)
+        for suite in select_suites(size, declared)
     ]
-
-
-def _read_declared_suite(selection: Selection, suite: DeclaredSuite) -> str | Suite:
-    if isinstance(suite, str):
-        return suite
-    from tandem.cli.project_suites import read_project_suite  # noqa: PLC0415 - the runner's
-
-    return read_project_suite(selection, suite)
 
 
 def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:

@@ -43,7 +43,12 @@ def read_project_suite(selection: Selection, suite: SuiteFile) -> Suite:
         InputError: the file is not at hand, cannot be read or is too large, has another digest, is
             in no known form, or has other classes than the experiment states.
     """
-    return read_declared_suite(suite, _read_file(selection, suite))
+    path = find_project_file(selection, suite)
+    if path is None:
+        where = str(selection.experiments.absolute().parent / suite.file)
+        change = f"put the file there, below the folder that holds {selection.experiments.name}/"
+        raise InputError("file not found", where=where, change=change)
+    return read_declared_suite(suite, read_suite_file(path))
 
 
 def read_project_suites(selection: Selection, experiment: Experiment) -> dict[str, Suite]:
@@ -78,7 +83,7 @@ class SuiteCheck:
     def as_dict(self) -> dict[str, Any]:
         """Return what `tandem check --json` prints of them."""
         rows = {
-            name: {"classes": count_classes(suite), "estimated_tokens": estimate_longest(suite)}
+            name: {"classes": suite.count_classes(), "estimated_tokens": estimate_longest(suite)}
             for name, suite in self.suites.items()
         }
         return {"read": rows, "not_at_hand": self.absent}
@@ -87,17 +92,12 @@ class SuiteCheck:
         """Return a row for each file: its prompts by class and the longest, or that it is away."""
         rows = []
         for name, suite in self.suites.items():
-            counts = ", ".join(f"{class_} {n}" for class_, n in count_classes(suite).items())
+            counts = ", ".join(f"{class_} {n}" for class_, n in suite.count_classes().items())
             prompts = format_count(len(suite.prompts), "prompt")
             longest = f"about {estimate_longest(suite)} of {self.limit} tokens"
             rows.append((name, f"{prompts}: {counts}; the longest {longest}, {ESTIMATED}"))
         absence = "not at hand: its form, classes and lengths are not checked"
         return [*rows, *((path, absence) for path in self.absent)]
-
-
-def count_classes(suite: Suite) -> dict[str, int]:
-    """Return how many prompts each class of a suite has."""
-    return {name: len(suite.class_prompts(name)) for name in suite.classes}
 
 
 def estimate_longest(suite: Suite) -> int:
@@ -116,24 +116,15 @@ def check_project_suites(selection: Selection, declaration: SpecFile[Experiment]
             continue
         path = f"suites[{index}].file"
         try:
-            read_suite = read_project_suite(selection, suite)
+            project_suite = read_project_suite(selection, suite)
         except InputError as error:
             got = f"{error.where}: {error.problem}"
             check.faults.append(declaration.document.build_fault(path, got, "", error.change))
             continue
-        check.suites[suite.name] = read_suite
-        long_text = describe_long_prompts(read_suite, estimate_tokens, check.limit)
+        check.suites[suite.name] = project_suite
+        long_text = describe_long_prompts(project_suite, estimate_tokens, check.limit)
         if long_text:
             got = f"{suite.file}: {long_text} ({ESTIMATED})"
             warning = declaration.document.build_fault(path, got, "", LENGTH_ADVICE)
             check.faults.append(replace(warning, severity="warning"))
     return check
-
-
-def _read_file(selection: Selection, suite: SuiteFile) -> bytes:
-    path = find_project_file(selection, suite)
-    root = selection.experiments.absolute().parent
-    if path is None:
-        change = f"put the file there, below the folder that holds {selection.experiments.name}/"
-        raise InputError("file not found", where=str(root / suite.file), change=change)
-    return read_suite_file(path)

@@ -11,9 +11,7 @@ from cyclopts import Parameter
 from pydantic import ValidationError
 
 from tandem.cli.flags import Whole
-from tandem.cli.project_suites import count_classes
 from tandem.cli.selection import Selection
-from tandem.declarations.suite_content import read_suite_file
 from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
 from tandem.run.experiment_suites import read_declared_suite
@@ -42,22 +40,23 @@ class SuiteFlags:
 NO_SUITE_FLAGS = SuiteFlags()
 
 
-def draft_suite_lines(file: Path, flags: SuiteFlags, selection: Selection) -> list[str]:
+def draft_suite_lines(
+    file: Path, content: bytes, flags: SuiteFlags, selection: Selection
+) -> list[str]:
     """Return the lines of YAML that name a file as a suite, with its prompts by class.
 
     Args:
-        file: on disk.
+        file: its path.
+        content: of the file.
         flags: of the command.
         selection: whose folder of experiments the file's path counts from.
 
     Raises:
-        InputError: the file cannot be read, is too large, has a name that no experiment can state,
-            or is in no known form.
+        InputError: the file has a name that no experiment can state, or is in no known form.
     """
-    content = read_suite_file(file)
     suite_file = _declare_file(file, hashlib.sha256(content).hexdigest(), flags, selection)
     suite = read_declared_suite(suite_file, content)
-    fields = suite_file.model_dump(exclude_defaults=True) | {"classes": count_classes(suite)}
+    fields = suite_file.model_dump(exclude_defaults=True) | {"classes": suite.count_classes()}
     text = yaml.safe_dump({"suites": [fields]}, sort_keys=False, allow_unicode=True)
     return text.splitlines()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tandem.artifacts.suite_files import read_suite
+from tandem.artifacts.suite_files import read_suite_bytes
 from tandem.artifacts.survey import SurveyRow
 from tandem.artifacts.task_sets import read_task_set
 from tandem.declarations import names
@@ -103,7 +103,7 @@ def _check_stored_files(work: StepWork) -> None:
     """
     store = work.world.store
     for suite in work.experiment.list_suite_files():
-        read_suite(store, suite)
+        read_suite_bytes(store, suite)
     for task in work.experiment.quality:
         if task.sha256:
             read_task_set(store, task.name, task.sha256)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 
 from tandem.artifacts.store import ObjectStore
-from tandem.artifacts.suite_files import read_suite
+from tandem.artifacts.suite_files import read_suite_bytes
 from tandem.bench.suites.suite import Suite
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import TandemError
-from tandem.run.experiment_suites import find_parsed_suite, read_declared_suite
+from tandem.run.experiment_suites import read_declared_suite
+
+_parsed_suites: dict[SuiteFile, Suite] = {}
 
 
 def fetch_bucket_suite(store: ObjectStore, suite_file: SuiteFile) -> Suite:
@@ -24,26 +26,25 @@ def fetch_bucket_suite(store: ObjectStore, suite_file: SuiteFile) -> Suite:
         InputError: the bucket lacks the file, or it is not what the experiment states.
         ExternalError: S3 failed.
     """
-    return read_declared_suite(suite_file, read_suite(store, suite_file), is_logged=True)
+    content = read_suite_bytes(store, suite_file)
+    return read_declared_suite(suite_file, content, is_logged=True)
 
 
 def read_bucket_suite(store: ObjectStore, suite_file: SuiteFile) -> Suite:
-    """Return the same; a file that this process has parsed is not fetched again."""
-    parsed_suite = find_parsed_suite(suite_file)
-    if parsed_suite is not None:
-        return parsed_suite
-    return fetch_bucket_suite(store, suite_file)
-
-
-def read_bucket_suites(store: ObjectStore, experiment: Experiment) -> dict[str, Suite]:
-    """Return the suites of all files that an experiment names, by name.
+    """Return the same; a file that this process has parsed is not fetched again.
 
     Raises:
-        InputError: as `read_bucket_suite`.
+        InputError: as `fetch_bucket_suite`.
         ExternalError: S3 failed.
     """
-    files = experiment.list_suite_files()
-    return {suite_file.name: read_bucket_suite(store, suite_file) for suite_file in files}
+    if suite_file not in _parsed_suites:
+        _parsed_suites[suite_file] = fetch_bucket_suite(store, suite_file)
+    return _parsed_suites[suite_file]
+
+
+def forget_bucket_suites() -> None:
+    """Forget what this process parsed: a runner lives longer than its requests."""
+    _parsed_suites.clear()
 
 
 def find_bucket_suites(store: ObjectStore, experiment: Experiment) -> dict[str, Suite]:

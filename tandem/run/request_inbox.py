@@ -19,8 +19,8 @@ import msgspec
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.spec_digest import compute_spec_digest
 from tandem.errors import ExternalError, InputError, TandemError
+from tandem.run.bucket_suites import forget_bucket_suites
 from tandem.run.engine import PARK, PARK_INDEX
-from tandem.run.experiment_suites import forget_parsed_suites
 from tandem.run.journal import LostRunError, ObjectFile, RunJournal, StoredValueError
 from tandem.run.run_keys import (
     MAX_REQUEST_BYTES,
@@ -291,7 +291,7 @@ class RequestInbox:
             ExternalError: S3 failed.
         """
         gaps = find_gaps(self.world.survey(experiment))
-        forget_parsed_suites()
+        forget_bucket_suites()
         inputs = RunPlanInputs(
             environment=self.world.environment,
             experiment=experiment,

@@ -13,7 +13,8 @@ from tandem.bench.plan.run_size import RunSize
 from tandem.bench.suites.prompt import Prompt
 from tandem.bench.suites.suite import REAL, Suite, load_suite
 from tandem.declarations.experiment import Experiment
-from tandem.declarations.suite_file import SuiteFile, find_suite_name
+from tandem.declarations.suite_file import SuiteFile
+from tandem.run.experiment_suites import select_suites
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,23 +51,20 @@ def plan_traffic(
         experiment: as declared.
         file_suites: the files that were read, by name, each with all its classes.
     """
-    asked_names = size.select_names(experiment.suite_names)
     suites = []
     stated = []
     uncounted = []
-    for suite_file in experiment.suites:
-        name = find_suite_name(suite_file)
-        if name not in asked_names:
-            continue
-        if not isinstance(suite_file, SuiteFile):
-            suites.append(load_suite(suite_file))
-        elif name in file_suites:
-            suites.append(file_suites[name])
-        elif suite_file.classes:
-            suites.append(_draft_suite(suite_file, experiment.max_output_tokens))
-            stated.append(name)
+    for suite in select_suites(size, experiment.suites):
+        if not isinstance(suite, SuiteFile):
+            suites.append(load_suite(suite))
+        elif suite.name in file_suites:
+            suites.append(file_suites[suite.name])
+        elif suite.classes:
+            suites.append(_draft_suite(suite, experiment.max_output_tokens))
+            stated.append(suite.name)
         else:
-            uncounted.append(name)
+            uncounted.append(suite.name)
+
     return RoundTraffic(
         suites=size.narrow_suites(suites), stated=tuple(stated), uncounted=tuple(uncounted)
     )

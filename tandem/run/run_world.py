@@ -19,7 +19,7 @@ from tandem.errors import TandemError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_state import FleetState
 from tandem.ops.stop_paths import StopPath
-from tandem.run.bucket_suites import read_bucket_suites
+from tandem.run.bucket_suites import read_bucket_suite
 from tandem.run.cluster import ClusterApi
 from tandem.run.journal import RunJournal
 from tandem.run.run_keys import lease_run, pair_run
@@ -103,7 +103,8 @@ class RunWorld:
         """
         if request.until != "judge":
             return {}
-        return read_bucket_suites(self.store, experiment)
+        files = experiment.list_suite_files()
+        return {suite_file.name: read_bucket_suite(self.store, suite_file) for suite_file in files}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,6 @@ Invariant: everything comes from the task; a Job reads no declared file.
 from __future__ import annotations
 
 import os
-from functools import partial
 
 import msgspec
 from pydantic import ValidationError
@@ -19,7 +18,7 @@ from tandem.bench.records.manifest import Timeouts
 from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
 from tandem.run.bucket_suites import read_bucket_suite
-from tandem.run.experiment_suites import load_experiment_suites
+from tandem.run.experiment_suites import select_suites
 from tandem.run.run_keys import find_run_id_fault
 from tandem.run.run_values import SCHEMA, TASK_VARIABLE, BenchTask
 
@@ -42,7 +41,7 @@ def read_task() -> BenchTask:
     require_schema(text, SCHEMA, label="the task", where=TASK_VARIABLE, change=_TASK_CHANGE)
     try:
         task = msgspec.json.decode(text, type=BenchTask)
-        list_task_suites(task)
+        _list_suites(task)
     except (*DECODE_ERRORS, ValidationError) as error:
         raise InputError(
             f"this is no task: {error}", where=TASK_VARIABLE, change=_TASK_CHANGE
@@ -56,7 +55,7 @@ def read_task() -> BenchTask:
     return task
 
 
-def list_task_suites(task: BenchTask) -> list[str | SuiteFile]:
+def _list_suites(task: BenchTask) -> list[str | SuiteFile]:
     """Return the suites of a task, as an experiment declares them.
 
     Raises:
@@ -76,12 +75,15 @@ def build_task_settings(task: BenchTask, store: ObjectStore) -> RunSettings:
         store: the bucket, which has the files of prompts.
 
     Raises:
-        InputError: a suite cannot be read.
+        InputError: the bucket lacks a file of prompts, or it is not what the experiment states.
         ExternalError: S3 failed.
     """
     size = SIZES[task.size]
-    read_file = partial(read_bucket_suite, store)
-    suites = load_experiment_suites(size, list_task_suites(task), read_file)
+    entries = [
+        suite if isinstance(suite, str) else read_bucket_suite(store, suite)
+        for suite in select_suites(size, _list_suites(task))
+    ]
+    suites = size.load_suites(entries)
     fields = {name: getattr(task, name) for name in _MANIFEST_FIELDS}
     fields |= {"api": "chat", "time_outs": Timeouts(), "price_usd_per_hour": task.usd_per_hour}
     return build_settings(

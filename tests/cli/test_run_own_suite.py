@@ -41,7 +41,8 @@ def test_a_file_that_is_not_stored_refuses_the_run(fleet, support, capsys):
 
 
 def test_a_stored_file_is_planned_as_it_is(fleet, support, capsys):
-    store_suite(ObjectStore(fleet.guarded.bucket, fleet.client("s3")), support)
+    store = ObjectStore(fleet.guarded.bucket, fleet.client("s3"))
+    store_suite(store, support.name, support.read_bytes())
     assert tandem(fleet, "run post", *PLAN) == 0
     document = json.loads(capsys.readouterr().out)
     (step,) = [step for step in document["steps"] if step["step"] == "round-00001"]

@@ -12,7 +12,7 @@ import yaml
 from bucket_specs import ENV, folders, write_environment
 
 from tandem.artifacts.store import ObjectStore
-from tandem.artifacts.suite_files import read_suite
+from tandem.artifacts.suite_files import read_suite_bytes
 from tandem.cli.program import main
 from tandem.declarations.suite_file import SuiteFile
 
@@ -57,7 +57,7 @@ def read_lines(text: str) -> SuiteFile:
 
 def test_printed_lines_find_the_stored_file(stage: Any, store: ObjectStore, file: Path) -> None:
     declared = read_lines(stage()[1])
-    assert read_suite(store, declared) == file.read_bytes()
+    assert read_suite_bytes(store, declared) == file.read_bytes()
 
 
 def test_printed_lines_state_path_and_classes(stage: Any) -> None:

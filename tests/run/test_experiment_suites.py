@@ -10,7 +10,7 @@ import pytest
 from tandem.bench.plan.run_size import SIZES
 from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
-from tandem.run.experiment_suites import load_experiment_suites, read_declared_suite
+from tandem.run.experiment_suites import read_declared_suite, select_suites
 
 ROWS = [{"prompt": f"Ticket {number}", "team": f"team-{number % 4}"} for number in range(20)]
 CONTENT = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
@@ -22,32 +22,22 @@ SUPPORT = SuiteFile(
 )
 
 
-def load(declared, *, size="default", content=CONTENT, others=()):
-    return load_experiment_suites(
-        SIZES[size], (*others, declared), lambda suite: read_declared_suite(suite, content)
-    )
-
-
 def test_a_file_is_read_as_the_experiment_says():
-    (suite,) = load(SUPPORT)
-    assert (suite.name, len(suite.prompts)) == ("support.jsonl", 20)
-    assert suite.classes == ("team-0", "team-1", "team-2", "team-3")
+    suite = read_declared_suite(SUPPORT, CONTENT)
+    assert (suite.name, suite.count_classes()) == ("support.jsonl", SUPPORT.classes)
 
 
-def test_the_size_narrows_a_file():
-    (suite,) = load(SUPPORT, size="quick")
-    assert suite.classes == ("team-0", "team-1", "team-2")
+def test_a_quick_run_sends_real_alone():
+    assert select_suites(SIZES["quick"], [SUPPORT, "real"]) == ["real"]
 
 
-def test_a_quick_run_with_real_reads_no_file():
-    (suite,) = load(SUPPORT, size="quick", content=b"other bytes", others=("real",))
-    assert suite.name == "real"
+def test_a_quick_run_without_real_sends_every_suite():
+    assert select_suites(SIZES["quick"], [SUPPORT, "post"]) == [SUPPORT, "post"]
 
 
-def test_other_bytes_are_refused_even_after_the_file_was_read():
-    load(SUPPORT)
+def test_other_bytes_are_refused():
     with pytest.raises(InputError, match=f"and the experiment states {SUPPORT.sha256}"):
-        load(SUPPORT, content=CONTENT + b"\n")
+        read_declared_suite(SUPPORT, CONTENT + b"\n")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +51,7 @@ def test_other_bytes_are_refused_even_after_the_file_was_read():
 )
 def test_other_classes_are_refused_with_both_counts(classes, difference):
     with pytest.raises(InputError, match=difference):
-        load(SUPPORT.model_copy(update={"classes": classes}))
+        read_declared_suite(SUPPORT.model_copy(update={"classes": classes}), CONTENT)
 
 
 def test_a_fault_for_a_log_names_lines_and_nothing_that_they_hold():

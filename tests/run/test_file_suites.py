@@ -12,8 +12,7 @@ from virtual_world import EXPERIMENT, FULL_BUCKET, VirtualWorld, at_step
 from tandem.declarations.names import suite_key
 from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
-from tandem.run import experiment_suites
-from tandem.run.experiment_suites import read_declared_suite
+from tandem.run.bucket_suites import forget_bucket_suites, read_bucket_suite
 
 __all__ = ["aws", "clients", "endpoint", "front", "job", "pair", "proxy"]
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("bench-jobs")]
@@ -87,19 +86,18 @@ def test_class_without_a_prompt_is_refused() -> None:
 
 
 def test_bytes_that_changed_since_the_last_run_are_refused() -> None:
-    read_declared_suite(SUPPORT, CONTENT)  # by an earlier run of this runner
+    world = build_world(SUPPORT, CONTENT)
+    read_bucket_suite(world.runner.world.store, SUPPORT)  # by an earlier run of this process
     assert "and the experiment states" in refuse(SUPPORT, CONTENT + b"\n")
 
 
-def test_next_runner_ends_the_fleet_of_a_run_whose_file_is_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_next_runner_ends_the_fleet_of_a_run_whose_file_is_gone() -> None:
     world = build_world(SUPPORT, CONTENT)
     world.ask()
     world.live(until=at_step("round-00001"))
     del world.account.objects[KEY]
     world.leaves_records = False  # the Jobs find no file either
-    monkeypatch.setattr(experiment_suites, "_parsed_suites", {})  # as a new process begins
+    forget_bucket_suites()  # as a new process begins
     world.runner = world.start_runner()
     assert (world.live()["state"], world.is_empty) == ("failed", True)
 

@@ -70,7 +70,7 @@ def test_a_file_that_is_not_stored_fails_with_what_to_do(judge, support):
 
 def test_a_stored_file_is_not_counted_before_its_target_is_staged(store, judge, support):
     path, suite = support
-    store_suite(store, path)
+    store_suite(store, path.name, path.read_bytes())
     finding = judge(suite)
     assert finding.level == "ok"
     assert f"3 prompts, not counted: {TARGET.id} is not staged" in finding.message
@@ -78,7 +78,7 @@ def test_a_stored_file_is_not_counted_before_its_target_is_staged(store, judge, 
 
 def test_the_targets_tokenizer_refuses_a_prompt_that_cannot_fit(store, judge, support):
     path, suite = support
-    store_suite(store, path)
+    store_suite(store, path.name, path.read_bytes())
     stage_tokenizer(store)
     finding = judge(suite)
     assert finding.level == "fail"
@@ -87,7 +87,7 @@ def test_the_targets_tokenizer_refuses_a_prompt_that_cannot_fit(store, judge, su
 
 def test_other_bytes_under_the_digest_fail(store, judge, support):
     path, suite = support
-    _, key = store_suite(store, path)
+    _, key = store_suite(store, path.name, path.read_bytes())
     store.client.put_object(Bucket=store.bucket, Key=key, Body=b"other bytes")
     finding = judge(suite)
     assert (finding.level, suite.sha256 in finding.message) == ("fail", True)
@@ -103,12 +103,12 @@ def test_a_plan_goes_without_a_file_that_is_not_stored(store, support):
     path, suite = support
     asked = EXPERIMENT.model_copy(update={"suites": (suite,)})
     assert find_bucket_suites(store, asked) == {}
-    store_suite(store, path)
+    store_suite(store, path.name, path.read_bytes())
     assert len(find_bucket_suites(store, asked)["support.jsonl"].prompts) == 3
 
 
 def test_no_finding_shows_a_prompt(store, judge, support):
     path, suite = support
-    store_suite(store, path)
+    store_suite(store, path.name, path.read_bytes())
     stage_tokenizer(store)
     assert "word" not in judge(suite).message

@@ -109,6 +109,10 @@ class Suite:
         """Return the prompts of one class, in order."""
         return tuple(prompt for prompt in self.prompts if prompt.class_ == name)
 
+    def count_classes(self) -> dict[str, int]:
+        """Return how many prompts each class has, in the order of `classes`."""
+        return {name: len(self.class_prompts(name)) for name in self.classes}
+
     def encode_lines(self) -> bytes:
         """Return its prompts as a file in Tandem's form."""
         return b"".join(msgspec.json.encode(prompt) + b"\n" for prompt in self.prompts)
