@@ -195,7 +195,7 @@ usual-ways: setup ## how often the usual ways are wrong on the same runs: a tabl
 figures: setup ## compare tables of docs/ with what their programs compute again, five minutes; WORLDS=1: an hour more
 	$(BIN)/python benchmarks/figures.py $(if $(WORLDS),--worlds)
 
-worlds: setup ## count words of reports in 44 worlds, an hour: the table of docs/coverage.md; SEED=S
+worlds: setup ## count words of reports in 42 worlds, an hour: the table of docs/coverage.md; SEED=S
 	$(BIN)/python benchmarks/worlds.py --write $(if $(SEED),--seed $(SEED))
 
 theory: setup ## hold the model of what speculation gives against published rows: docs/theory.md

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,6 @@ REQUESTS_OF_THE_POST = 8
 NORMAL_ERRORS = 1.96  # standard errors to each side of a 95 % interval
 NAMES = ("requests 20 %", "own 5 %, 30 s", "prompts normal 20 %", "true 1.1, prompts 20 %")
 WORLDS = tuple(row.world for row in worlds.ROWS if row.world.name in NAMES)
-WAYS = ("Tandem", "by request", "medians of 8")
 
 
 class Answer(NamedTuple):
@@ -53,18 +52,18 @@ def ask_tandem(table: RequestTable, world: World) -> Answer:
 
 
 def resample_requests(table: RequestTable, world: World) -> Answer:
-    """Take every pair of requests for a prompt of its own: mean of the logs and its error."""
+    """Count every pair of requests as a prompt of its own: mean of the logs and its error."""
     base_ms, spec_ms = pair_requests(table)
     logs = np.log(base_ms / spec_ms)
-    error = NORMAL_ERRORS * float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    low = float(logs.mean()) - error
-    high = float(logs.mean()) + error
+    half_width = NORMAL_ERRORS * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    low = float(logs.mean()) - half_width
+    high = float(logs.mean()) + half_width
     truth = math.log(world.true_speed_up)
     return Answer(_is_untrue(low > 0, high < 0, world), low <= truth <= high)
 
 
 def compare_few(table: RequestTable, world: World) -> Answer:
-    """Compare medians of each server's first requests, as the post; a margin is the only test."""
+    """Compare medians of each server's first requests, as the post does, with a margin alone."""
     base_ms, spec_ms = pair_requests(table)
     few = slice(REQUESTS_OF_THE_POST)
     log = math.log(np.median(base_ms[few]) / np.median(spec_ms[few]))
@@ -89,13 +88,21 @@ def _is_untrue(is_faster: bool, is_slower: bool, world: World) -> bool:
     return (is_faster and "faster" in words) or (is_slower and "slower" in words)
 
 
+WAYS: Mapping[str, Callable[[RequestTable, World], Answer]] = {
+    "Tandem": ask_tandem,
+    "by request": resample_requests,
+    "medians of 8": compare_few,
+}
+
+
 def measure_world(world: World, seeds: Sequence[int]) -> str:
-    """Return the line of a world: of each way the false words and the intervals that hold."""
+    """Return the line of a world: each way's share of false words and of intervals that hold."""
     answers: dict[str, list[Answer]] = {way: [] for way in WAYS}
     for seed in seeds:
         table = simulate_run(world, seed, DEFAULT_SHAPE)
-        for way, ask in zip(WAYS, (ask_tandem, resample_requests, compare_few), strict=True):
+        for way, ask in WAYS.items():
             answers[way].append(ask(table, world))
+
     cells = [_format_answers(answers[way]) for way in WAYS]
     return f"| {world.name} | {' | '.join(cells)} |"
 

@@ -505,7 +505,7 @@ def _read_options() -> argparse.Namespace:
     parser.add_argument("--write", action="store_true", help="put the table into its page of docs/")
     options = parser.parse_args()
     if options.write and (options.world or options.ttft_limit_ms is not None):
-        parser.error("--write takes the table of all worlds: leave the other flags away")
+        parser.error("--write takes the table of all worlds: drop --world and --ttft-limit-ms")
     return options
 
 
