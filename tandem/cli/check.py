@@ -59,7 +59,7 @@ def check(
         name: check_project_suites(selection, file)
         for name, file in inputs.workspace.experiments.items()
     }
-    suite_faults = chain.from_iterable(own.faults for own in suite_checks.values())
+    suite_faults = chain.from_iterable(row.faults for row in suite_checks.values())
     inputs = replace(inputs, faults=(*inputs.faults, *suite_faults))
     refusals = sum(fault.severity == "refusal" for fault in inputs.faults)
     # a warning stops nothing unless --strict asks for it: an example account is true of a healthy
@@ -74,7 +74,7 @@ def check(
     changes = recompile.compare_keys(old_snapshot, inputs) if old_snapshot else []
     if selection.as_json:
         document = _build_document(inputs, old_snapshot, changes)
-        document["suites"] = {name: own.as_dict() for name, own in suite_checks.items()}
+        document["suites"] = {name: row.as_dict() for name, row in suite_checks.items()}
         print_json(document, code)
         return code
 
@@ -162,9 +162,9 @@ def _print_files(inputs: CommandInputs) -> None:
 
 
 def _print_suites(checks: Mapping[str, SuiteCheck]) -> None:
-    """Print what each experiment asks of its own files, and which files are not at hand."""
-    for name, own in checks.items():
-        rows = own.list_rows()
+    """Print the prompts of each experiment's files, and which files are not at hand."""
+    for name, suite_check in checks.items():
+        rows = suite_check.list_rows()
         if rows:
             print_line(f"prompts of {name}:")
             print_rows(rows, label_columns=max(len(label) for label, _ in rows) + 2)

@@ -66,11 +66,11 @@ def read_project_suites(selection: Selection, experiment: Experiment) -> dict[st
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteCheck:
-    """What a check sees of the files of prompts that one experiment names.
+    """What a check finds in the files of prompts that one experiment names.
 
     Args:
         limit: the longest prompt of the experiment, in tokens.
-        suites: that were read, by name.
+        suites: of the files at hand, by name.
         absent: paths of the files that are not at hand.
         faults: of the files at hand, at the experiment's keys.
     """
@@ -89,10 +89,12 @@ class SuiteCheck:
         return {"read": rows, "not_at_hand": self.absent}
 
     def list_rows(self) -> list[tuple[str, str]]:
-        """Return a row for each file: its prompts by class and the longest, or that it is away."""
+        """Return a row for each file: its prompts and the longest, or that it is not at hand."""
         rows = []
         for name, suite in self.suites.items():
-            counts = ", ".join(f"{class_} {n}" for class_, n in suite.count_classes().items())
+            counts = ", ".join(
+                f"{class_} {count}" for class_, count in suite.count_classes().items()
+            )
             prompts = format_count(len(suite.prompts), "prompt")
             longest = f"about {estimate_longest(suite)} of {self.limit} tokens"
             rows.append((name, f"{prompts}: {counts}; the longest {longest}, {ESTIMATED}"))

@@ -25,7 +25,7 @@ FieldName = Annotated[
 
 
 class SuiteFile(SpecRecord):
-    """A suite of one's own: a file, its digest, and how prompts are read from it."""
+    """A file of prompts as a suite: its path, its digest, and how prompts are read from it."""
 
     file: ProjectFile = Field(
         description="its path from the folder that holds experiments/; its last part is its name"

@@ -46,11 +46,12 @@ class SuiteRefusals:
     """What `tandem run` says of the first file of prompts once something is changed."""
 
     def __init__(self, lives: RunLives) -> None:
-        account = lives.world.account
-        self.account, self.sandbox = account, account.sandbox
-        self.file = account.sandbox.experiments / "post.yaml"
+        self.account = lives.world.account
+        self.sandbox = self.account.sandbox
+        self.file = self.sandbox.experiments / "post.yaml"
         self.declared: dict[str, Any] = yaml.safe_load(self.file.read_text())
-        self.name, self.content = "own.jsonl", FORMS["own.jsonl"][0].encode()
+        self.name = "own.jsonl"
+        self.content = FORMS[self.name][0].encode()
 
     def run_edited(self, change: dict[str, Any]) -> str:
         """Return what a run of an edited experiment says; the edit is undone."""
