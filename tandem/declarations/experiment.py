@@ -15,7 +15,7 @@ from pydantic import Field
 from tandem.declarations.field_type import Digest, Label, Name, match_text
 from tandem.declarations.names import TASK_NAME_PATTERN, TASK_NAME_WORDS, model_slug
 from tandem.declarations.record import INTEGER_ONLY, SpecRecord
-from tandem.declarations.suite_file import DeclaredSuite, SuiteFile, find_suite_name
+from tandem.declarations.suite_file import DeclaredSuite, SuiteFile
 
 Mode = Literal["none", "vanilla", "fused", "eagle", "eagle3", "medusa"]
 # what each mode drafts with; the others have no draft
@@ -273,11 +273,6 @@ class Experiment(SpecRecord):
     def all_variants(self) -> tuple[Variant, ...]:
         """Return the written variants, then the swept ones."""
         return self.variants + (self.sweep.variants() if self.sweep else ())
-
-    @property
-    def suite_names(self) -> tuple[str, ...]:
-        """The name of each suite in records, in order."""
-        return tuple(find_suite_name(suite) for suite in self.suites)
 
     def list_suite_files(self) -> tuple[SuiteFile, ...]:
         """Return the suites that are files."""

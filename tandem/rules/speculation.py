@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from tandem.declarations.model import ModelConfig
 from tandem.declarations.runtime import ModeSupport
+from tandem.declarations.suite_file import find_suite_name
 from tandem.rules.contexts import ArmContext, EnvironmentContext, ExperimentContext, HostingContext
 from tandem.rules.rule import DATA, LOADER, NXDI, RuleFinding, RuleList, index_paths, join_values
 
@@ -248,7 +249,7 @@ def _list_variant_names(context: ExperimentContext) -> Iterable[tuple[str, str]]
 @RULES.refuse_repeats("suite-once", _OWN, "2026-11-21")
 def _list_suites(context: ExperimentContext) -> Iterable[tuple[str, str]]:
     """Each suite's name stands once; a file's name is the last part of its path."""
-    return index_paths("suites", context.experiment.suite_names)
+    return index_paths("suites", map(find_suite_name, context.experiment.suites))
 
 
 @RULES.refuse("arms-at-once", "Tandem's own: a claim is bound to one node", "2026-11-21")

@@ -64,12 +64,11 @@ def build_counter(tokenizer: bytes, where: str) -> CountTokens:
 
 
 def measure_prompts(suite: Suite, count_tokens: CountTokens) -> tuple[PromptLength, ...]:
-    """Return the length of each prompt, in order."""
+    """Return the length of each prompt of a file, in order."""
     lengths = []
     for prompt in suite.prompts:
         tokens = sum(count_tokens(message["content"]) for message in prompt.as_messages())
-        place = suite.places.get(prompt.id, prompt.id)
-        lengths.append(PromptLength(place=place, tokens=tokens))
+        lengths.append(PromptLength(place=suite.places[prompt.id], tokens=tokens))
     return tuple(lengths)
 
 

@@ -1,4 +1,4 @@
-"""`tandem run` of an experiment that asks a file of prompts, which lies in the bucket."""
+"""`tandem run` of an experiment that asks a file of prompts, which the bucket has."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def support(fleet, tmp_path, monkeypatch):
     return file
 
 
-def test_a_file_that_is_not_stored_refuses_the_run(fleet, support, capsys):
-    assert support.exists()
+@pytest.mark.usefixtures("support")
+def test_a_file_that_is_not_stored_refuses_the_run(fleet, capsys):
     assert tandem(fleet, "run post", *PLAN) == 2
     document = json.loads(capsys.readouterr().out)
     (refusal, *_) = document["refusals"]

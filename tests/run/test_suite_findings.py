@@ -100,11 +100,15 @@ def test_without_a_bucket_the_file_waits_for_the_deploy(store, judge, support):
 
 
 def test_a_plan_goes_without_a_file_that_is_not_stored(store, support):
+    own_experiment = EXPERIMENT.model_copy(update={"suites": (support[1],)})
+    assert find_bucket_suites(store, own_experiment) == {}
+
+
+def test_a_plan_has_the_prompts_of_a_stored_file(store, support):
     path, suite = support
-    asked = EXPERIMENT.model_copy(update={"suites": (suite,)})
-    assert find_bucket_suites(store, asked) == {}
+    own_experiment = EXPERIMENT.model_copy(update={"suites": (suite,)})
     store_suite(store, path.name, path.read_bytes())
-    assert len(find_bucket_suites(store, asked)["support.jsonl"].prompts) == 3
+    assert len(find_bucket_suites(store, own_experiment)["support.jsonl"].prompts) == 3
 
 
 def test_no_finding_shows_a_prompt(store, judge, support):
