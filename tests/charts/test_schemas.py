@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import copy
 import json
 import subprocess
 from typing import Any
 
 import kubernetes_validate
 import pytest
-from chart_cases import DECLARED, controller, node_program, objects, of_kind, people, runner
+from chart_cases import DECLARED, controller, node_program, objects, people, runner
 from committed import ROOT
 
 
@@ -40,31 +39,3 @@ def test_core_objects_pass_the_strict_schemas_of_their_minor(environment: str) -
 def test_the_objects_of_the_gitops_tool_pass_its_strict_schema(environment: str) -> None:
     bodies = controller(environment)
     assert gitops_errors(bodies) == [[] for _ in bodies]
-
-
-SPOILT = [
-    (
-        "native-us-east-2",
-        "ApplicationSet",
-        ["spec", "template", "spec", "source"],
-        {"revision": "main"},
-    ),
-    ("dev-trn2-3xlarge", "HelmRelease", ["spec", "install"], {"createNamespaces": True}),
-]
-
-
-@pytest.mark.parametrize(
-    ("environment", "kind", "path", "spoiler"), SPOILT, ids=lambda value: str(value)[:40]
-)
-def test_the_gitops_schemas_refuse(
-    environment: str, kind: str, path: list[str], spoiler: dict[str, Any]
-) -> None:
-    body = copy.deepcopy(next(iter(of_kind(controller(environment), kind).values())))
-    place = body
-    for key in path:
-        place = place[key]
-    place.update(spoiler)
-
-    (errors,) = gitops_errors([body])
-
-    assert len(errors) == 1

@@ -195,8 +195,6 @@ def test_missing_or_unknown_field_is_refused_by_name() -> None:
     ("name", "mirrors", "expected"),
     [
         ("public.ecr.aws/neuron/x:1", {}, "public.ecr.aws/neuron/x:1"),
-        ("public.ecr.aws/neuron/x:1", {"public.ecr.aws": "m"}, "m/neuron/x:1"),
-        ("public.ecr.aws/neuron/x:1", {"public.ecr.aws/neuron": "m/n"}, "m/n/x:1"),
         (
             "public.ecr.aws/neuron/x:1",
             {"public.ecr.aws": "short", "public.ecr.aws/neuron": "long"},

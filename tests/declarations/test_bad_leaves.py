@@ -215,7 +215,6 @@ def test_rejects_a_section_that_is_no_mapping(section: str, name: str, folder: P
         ("experiment", "suites[0].file", "prompts/real", None),
         ("experiment", "suites[0].classes.billing", 0, None),
         ("environment", "network.kind", "neww", "new, existing"),
-        ("environment", "network.kind", None, "new, existing"),
         ("environment", "network.zones", ["use2-az1"], None),
         ("environment", "account", "2109876543210", "12 digits in quotes"),
         ("environment", "capacity.usd_per_hour_date", "2026-02-30", "a date YYYY-MM-DD"),

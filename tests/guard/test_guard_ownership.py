@@ -48,17 +48,11 @@ def test_a_start_that_wakes_before_it_reads_raises_nothing(world, start, usurp, 
     assert (world.desired_size, world.group["labels"]["raise.tandem/slow"]) == (1, "second")
 
 
-def test_a_raise_in_the_gap_is_not_taken_back_from_the_present_run(world, start, usurp):
-    world.interrupt(usurp, "eks.update_nodegroup_config")
-    with pytest.raises(InputError, match="another start has the fleet now"):
-        start("a", hours=8, nodes=2)
-
-
 def test_the_reaper_ends_a_raise_in_the_gap_within_two_passes_and_the_grace(
     world, start, usurp, passes
 ):
     world.interrupt(usurp, "eks.update_nodegroup_config")
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="another start has the fleet now"):
         start("a", hours=8, nodes=2)
     passes(20)
 
@@ -140,16 +134,6 @@ def test_a_release_deletes_the_stop_of_the_lease_that_it_ends(world, start, halt
     lift()
 
     assert world.schedules == {}
-
-
-def test_a_lease_that_a_release_ended_is_not_taken_up_again(start, halt, lift, passes):
-    start("a", hours=8)
-    halt()
-    passes(10)
-    lift()
-
-    with pytest.raises(InputError, match="run a was started before"):
-        start("a", hours=8)
 
 
 def test_a_release_that_died_behind_its_first_write_is_finished_by_the_next(

@@ -77,7 +77,6 @@ def test_nothing_needs_attention(report: Any) -> None:
         ),
         (status(seen(instance(minutes=600), lease=lease())), "older than 8 hours"),
         (status(seen(instance(), lease=lease()), paths=(SILENT,)), "reaper stops nothing: silent"),
-        (status(seen(), paths=(SILENT,)), "reaper stops nothing: silent"),
         (
             status(replace(seen(lease=lease()), desired_size=64)),
             "the node group wants 64 nodes and has 0, and the lease",

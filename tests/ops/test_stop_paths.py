@@ -71,19 +71,17 @@ def test_nothing_stops_a_parked_or_foreign_fleet(look: FleetState) -> None:
 # the reservation: answers have the form of botocore's own model; nobody has recorded one
 
 
-@pytest.fixture
-def ec2() -> object:
+def boto_client(service: str) -> Any:
     return boto3.client(
-        "ec2",
+        service,
         region_name="us-east-2",
         aws_access_key_id="x",
         aws_secret_access_key="y",  # noqa: S106
     )
 
 
-def test_unknown_reservation_is_none_and_a_denial_names_its_right(
-    ec2: object,
-) -> None:
+def test_unknown_reservation_is_none_and_a_denial_names_its_right() -> None:
+    ec2 = boto_client("ec2")
     with Stubber(ec2) as stub:
         stub.add_client_error(
             "describe_capacity_reservations", "InvalidCapacityReservationId.NotFound"
@@ -97,15 +95,6 @@ def test_unknown_reservation_is_none_and_a_denial_names_its_right(
 
 
 # the budget and the reaper: answers have the form of botocore's own models; nobody has recorded one
-
-
-def boto_client(service: str) -> Any:
-    return boto3.client(
-        service,
-        region_name="us-east-2",
-        aws_access_key_id="x",
-        aws_secret_access_key="y",  # noqa: S106
-    )
 
 
 STOPS = {"SubscriptionType": "SNS", "Address": build_stop_topic_arn(SPOT)}

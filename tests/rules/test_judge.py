@@ -177,7 +177,6 @@ def test_unknown_runtime_and_models_cause_no_other_faults() -> None:
 PUBLIC = {"access": "public"}
 PRICE = {"usd_per_gb_month": 0.02}
 SUBNET = "subnet-0123456"
-PAGER = {"protocol": "sqs", "endpoint": "arn:aws:sqs:us-east-2:123456789012:pager"}
 LARGE = {"devices": 8, "device_group": 8, "tensor_parallel_size": 32, "cpu": 90, "memory_gib": 256}
 
 
@@ -231,10 +230,6 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
     "one subnet twice": (
         existing(("1", "1"), ("3", "3"), ("3", "3")),
         ["subnet-once network.subnets[2].id"],
-    ),
-    "one subnet under two zones": (
-        existing(("1", "1"), ("1", "3")),
-        ["subnet-once network.subnets[1].id"],
     ),
     "a zone of no NAT gateway": (
         {**CLOSED, "hub": HUB, "network.nat_zone": "use2-az1"},
@@ -309,10 +304,6 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
             }
         },
         ["example-leftover registry_mirrors.public.ecr.aws"],
-    ),
-    "a queue in the example's account": (
-        {"observability.alarm_subscriptions": [PAGER]},
-        ["example-leftover observability.alarm_subscriptions[0].endpoint"],
     ),
     "buckets too short for the longest sequence": (
         {"serving.tuning.token_generation_buckets": [512]},

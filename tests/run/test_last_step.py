@@ -91,18 +91,6 @@ def test_staging_that_fails_leaves_no_job():
     assert (record["state"], world.store.list_objects("jobs")) == ("ended", [])
 
 
-def test_whole_run_stages_nothing_after_a_staging():
-    world = VirtualWorld()
-    stage(world, run="models-1")
-    world.live(until=lambda world: world.read_run("models-1")["state"] == "staged")
-    world.ask()
-    world.live()
-    assert next(row for row in world.list_steps() if row[0] == "stage")[1:] == (
-        "skipped",
-        "nothing was missing",
-    )
-
-
 @pytest.fixture(scope="module")
 def compile_run():
     """A run until compile from an empty bucket."""

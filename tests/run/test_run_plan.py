@@ -268,14 +268,12 @@ def test_what_fits_is_not_refused():
             "9 hours are asked for",
             "0.25 to 8 (guard.max_hours)",
         ),
-        ({"hours": 0.1}, "environment post-us-east-2", "0.1 hours are asked for", "0.25 to 8"),
         (
             {"starts": 5},
             "--starts",
             "5 starts of each server, and 4 rounds",
             "ask for 1 to 4 starts",
         ),
-        ({"starts": 0}, "--starts", "0 starts of each server", "ask for 1 to 4 starts"),
         (
             {"hours": 4.0, "gaps": BucketGaps(artifacts=ARTIFACTS)},
             "--hours",

@@ -235,7 +235,6 @@ ROUNDS["no count at all"] = {"plan": PlanTotals(requests=None), "rounds": 0, "du
         ("by the clock", (2, 1), "duration", [True, True]),
         ("by the clock", (1, 1), "duration", [False, True]),
         ("llmperf", (1, 1), None, [True, False]),
-        ("llmperf", (1, 1), "failed", [True, True]),
         ("no count of a round", (1, 2), "done", [False, True]),
         ("no count at all", (1, 1), "interrupted", [True, False]),
     ],

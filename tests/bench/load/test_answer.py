@@ -115,10 +115,6 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         ),
         {"completion_tokens": 7},
     ),
-    "usage beside the end alone gives no chunk its tokens": (
-        (ONE, TWO, said("", "stop", tokens=7)),
-        {"tokens": [None] * 3, "completion_tokens": 7},
-    ),
     "a usage of 0 beside each text is no count": (
         (said("a", tokens=0), said("b", tokens=0), said("", "stop", tokens=7)),
         {"tokens": [None] * 3, "completion_tokens": 7, "error_detail": None},
@@ -257,10 +253,6 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
             "error_detail": "the server broke the answer off with finish_reason error: no memory",
             "finish_reason": "error",
         },
-    ),
-    "a usage after the end changes nothing": (
-        (said("a", "stop"), event(**used(1), id="x")),
-        {"error": None, "finish_reason": "stop", "completion_tokens": 1},
     ),
     "pings and comments change nothing": (
         (

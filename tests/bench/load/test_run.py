@@ -204,9 +204,8 @@ def test_rounds_end_with_the_time_and_blocks_stay_whole(tmp_path):
 
 
 def test_one_server_alone_is_sent_no_request_after_the_time(tmp_path):
-    slow = Schedule(ttft_ms=100, step_ms=1, tokens=2)
     ran = measure(
-        tmp_path, {"code": list("abcdefghijklmnop")}, schedules=[slow], rounds=0, duration_s=0.4
+        tmp_path, {"code": list("abcdefghijklmnop")}, schedules=[SLOW], rounds=0, duration_s=0.4
     )
 
     first_s = min(record.start_s for record in ran.records)

@@ -192,13 +192,6 @@ CASES: list[tuple[str, str, str, str, dict[str, Any]]] = [
         {"reservations": [block(state="expired")]},
     ),
     (
-        "a block that was not paid",
-        "reservation",
-        "fail2",
-        "",
-        {"reservations": [block(state="payment-failed")]},
-    ),
-    (
         "a block in use",
         "reservation",
         "warn0 ok0",
@@ -348,13 +341,6 @@ CASES: list[tuple[str, str, str, str, dict[str, Any]]] = [
         "warn0",
         "not activated",
         {"cost_tags": {names.OWNER_TAG: "Inactive"}},
-    ),
-    (
-        "a tag where none is declared",
-        "cost-tag",
-        "warn0",
-        "stops nothing",
-        {"tags": {}, "cost_tags": {}},
     ),
     ("a member account", "cost-tag", "unknown0", "management account", {"member": True}),
     ("a minor that ends soon", "minor", "warn0 warn0", "", minor("STANDARD_SUPPORT", 89)),
