@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from committed import experiment
 from stored_sets import list_files
@@ -19,7 +18,6 @@ from tandem.declarations.experiment import TuningSettings
 from tandem.declarations.runtime import ProgramCompile
 from tandem.declarations.variant_key import compute_artifact_key
 
-ROOT = Path(__file__).resolve().parents[2]
 QUIET = StandInSettings(
     crash_kind="",
     crash_attempts=(),

@@ -98,18 +98,6 @@ def test_a_tuning_that_differs_is_named_of_target_and_draft(folder, field):
     assert f"(neuron_config.json neuron_config.{field} and 1 more)" in message
 
 
-def test_plain_and_fused_artifacts_are_told_apart(tmp_path, folder):
-    plain = nxdi_artifact(tmp_path / "plain/current", "none")
-
-    without = refusal(plain, key_of("fused"))
-    other_folder = refusal(folder, key_of("none"))
-    assert "mode: artifact none, deployment fused" in without
-    assert "draft: artifact none, deployment Qwen/Qwen3-1.7B@" in without
-    assert "mode: artifact fused, deployment none" in other_folder
-    assert "draft: artifact one, deployment none" in other_folder
-    assert "num_speculative_tokens: artifact 7, deployment 0" in other_folder
-
-
 def test_settings_that_only_the_servers_loader_gives_are_held_too(tmp_path):
     folder = nxdi_artifact(tmp_path / "current", ctx_batch_size=4)
     message = refusal(folder, key_of())

@@ -9,7 +9,6 @@ from doubles.fault_proxy.rules import DropFault, FaultRule
 from tandem.artifacts.manifest import read_stored_manifest
 
 pytestmark = pytest.mark.endpoint
-SEED = 20261121
 MANIFEST = f"{KEY.prefix}/tandem-manifest.json"
 
 

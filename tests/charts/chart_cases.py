@@ -166,13 +166,6 @@ def key_reference(container: dict[str, Any]) -> dict[str, str]:
     return carried_values["valueFrom"]["configMapKeyRef"]
 
 
-def carried_key(environment: str, experiment: str, container: dict[str, Any]) -> dict[str, Any]:
-    """The artifact key that a container of an experiment carries, read through its ConfigMap."""
-    reference = key_reference(container)
-    maps = of_kind(objects(environment, experiment), "ConfigMap")
-    return json.loads(maps[reference["name"]]["data"][reference["key"]])
-
-
 def flag(arguments: list[str], name: str) -> str:
     """The value that follows a flag."""
     return arguments[arguments.index(name) + 1]

@@ -17,10 +17,6 @@ JOBS = [
 each_job = pytest.mark.parametrize("body", JOBS)
 
 
-def job(body: Object) -> Object:
-    return body["spec"]["jobTemplate"]["spec"]
-
-
 @each_job
 def test_no_schedule_starts_it(body: Object) -> None:
     minute, hour, day, month, weekday = body["spec"]["schedule"].split()

@@ -15,19 +15,19 @@ from tandem.bench.llmperf.tool import REQUEST_LIMIT_S, LlmperfLoad
 Spec = dict[str, Any]
 
 
-def template(environment: str = "post-us-east-2", experiment: str = "post") -> Spec:
-    (body,) = stages(environment, experiment)["llmperf"]
-    result: Spec = body["spec"]["jobTemplate"]["spec"]["template"]
-    return result
+def read_job() -> Spec:
+    (body,) = stages("post-us-east-2", "post")["llmperf"]
+    job: Spec = body["spec"]["jobTemplate"]["spec"]
+    return job
 
 
-def measure(environment: str = "post-us-east-2", experiment: str = "post") -> Spec:
-    (init_container,) = template(environment, experiment)["spec"]["initContainers"]
+def measure() -> Spec:
+    (init_container,) = read_job()["template"]["spec"]["initContainers"]
     return init_container
 
 
-def keep(environment: str = "post-us-east-2", experiment: str = "post") -> Spec:
-    (container,) = template(environment, experiment)["spec"]["containers"]
+def keep() -> Spec:
+    (container,) = read_job()["template"]["spec"]["containers"]
     return container
 
 
@@ -48,11 +48,10 @@ def test_what_is_measured_is_what_is_kept() -> None:
 
 
 def test_the_job_has_time_to_keep_what_the_slowest_servers_gave() -> None:
-    (body,) = stages("post-us-east-2", "post")["llmperf"]
     call_s = START_TIMEOUT_S + LlmperfLoad.timeout_s + REQUEST_LIMIT_S
     measured_s = (
         float(flag(measure()["args"], "--most-s")) + call_s + tool.RAY_TIMEOUT_S + tool.GRACE_S
     )
 
     kept_s = float(flag(keep()["args"], "--patience-s"))
-    assert measured_s + kept_s < body["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"]
+    assert measured_s + kept_s < read_job()["activeDeadlineSeconds"]

@@ -109,7 +109,7 @@ def ours(environment: str) -> set[str]:
 
 
 PODS = [
-    pytest.param(environment, spec, id=f"{experiment}-{name}")
+    pytest.param(spec, id=f"{experiment}-{name}")
     for environment, experiment in HOSTED
     for name, spec in pods(environment, experiment)
 ]
@@ -120,10 +120,9 @@ OURS = [
     for item in containers(spec)
     if item["image"] in ours(environment)
 ]
-BARE = [pytest.param(param.values[1], id=param.id) for param in PODS]
 
 
-@pytest.mark.parametrize("spec", BARE)
+@pytest.mark.parametrize("spec", PODS)
 def test_a_pod_is_admitted_to_a_namespace_of_the_baseline(spec: Spec) -> None:
     assert baseline(spec) == []
     assert spec["automountServiceAccountToken"] is False

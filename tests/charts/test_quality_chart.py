@@ -39,13 +39,6 @@ def ask(job: Spec) -> Spec:
     return init_containers
 
 
-@pytest.fixture
-def keep(job: Spec) -> Spec:
-    """The container that stores."""
-    containers: Spec = job["spec"]["containers"][0]
-    return containers
-
-
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_it_is_there_where_tasks_are_declared(environment: str, experiment: str) -> None:
     assert ("quality" in stages(environment, experiment)) is bool(EXPERIMENTS[experiment].quality)

@@ -38,10 +38,6 @@ def deployment(environment: str, experiment: str, variant: str) -> dict[str, Any
     return of_kind(stages(environment, experiment)["serve"], "Deployment")[variant]
 
 
-def pod(environment: str, experiment: str, variant: str) -> dict[str, Any]:
-    return deployment(environment, experiment, variant)["spec"]["template"]["spec"]
-
-
 @each_server
 def test_a_deployment_and_its_service_find_their_own_pods_alone(
     environment: str, experiment: str, variant: str

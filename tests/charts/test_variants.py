@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import pytest
 from chart_cases import (
     CATALOGUE,
-    ENVIRONMENTS,
     EXPERIMENTS,
     HOSTED,
-    render_charts,
     server_of,
     stages,
     templates,
 )
 from chart_cases import variant as find
 
-from charts import build_charts
 from tandem.declarations import names
 from tandem.declarations.experiment import Experiment, Variant
 from tandem.declarations.variant_key import compute_artifact_key
@@ -126,28 +122,3 @@ def test_pods_differ_only_in_speculation_names_and_artifact(
         compare(stages(environment, experiment)["serve"], EXPERIMENTS[experiment], first, second)
         == set()
     )
-
-
-def test_two_versions_of_a_runtime_stand_side_by_side() -> None:
-    environment = ENVIRONMENTS["native-us-east-2"]
-    old = EXPERIMENTS["llama-eagle3"]
-    native = CATALOGUE.runtimes["native"]
-    image = native.image.model_copy(update={"tag": "next"})
-    newer = native.model_copy(update={"name": "native-next", "image": image})
-    both = replace(CATALOGUE, runtimes={**CATALOGUE.runtimes, "native-next": newer})
-    new = old.model_copy(update={"name": "llama-next", "runtime": "native-next"})
-
-    mine, theirs = (
-        {
-            (body["kind"], body["metadata"].get("namespace"), body["metadata"]["name"])
-            for bodies in render_charts(build_charts(environment, experiment, both)).values()
-            for body in bodies
-        }
-        for experiment in (old, new)
-    )
-    digests = [
-        {compute_artifact_key(experiment, variant, both).digest for variant in experiment.variants}
-        for experiment in (old, new)
-    ]
-
-    assert (mine & theirs, digests[0] & digests[1]) == (set(), set())

@@ -155,16 +155,6 @@ def test_unread_setting_is_no_part_of_the_key() -> None:
     assert key(experiment_).digest == key().digest
 
 
-def test_two_experiments_with_the_same_settings_share_the_artifact() -> None:
-    drafts = experiment("post-drafts-windows")
-    shared = {
-        compute_artifact_key(drafts, variant, known()).digest for variant in drafts.all_variants()
-    }
-    assert {
-        compute_artifact_key(POST, variant, known()).digest for variant in POST.all_variants()
-    } <= shared
-
-
 def test_a_mirror_changes_what_is_pulled_and_not_the_key() -> None:
     environment_ = environment("post-us-east-2").model_copy(
         update={"registry_mirrors": {"public.ecr.aws": "mirror.acme.dev/public"}}

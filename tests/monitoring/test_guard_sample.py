@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from guard_world import GUARDED
 from recorded import SAMPLES
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.cloudwatch_metrics import CLOUDWATCH_METRICS, GUARD, cloudwatch_unit
 from tandem.guard.apply import run_reaper_pass
-from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.config import AwsClients
 from tandem.guard.pass_metrics import METRIC_UNITS
 
 SAMPLE = SAMPLES / f"{GUARD}.json"
@@ -43,23 +44,7 @@ def sent() -> list[dict[str, Any]]:
             "provide-client-params.cloudwatch.PutMetricData",
             lambda params, **_: asked_values.append(params),
         )
-        guarded_config = GuardConfig(
-            environment="home",
-            account="666677778888",
-            region="us-east-2",
-            cluster="tandem-home",
-            node_group="home-trn2",
-            bucket="tandem-home",
-            namespace="Tandem/Guard/home",
-            nodes=1,
-            max_hours=8,
-            idle_minutes=30,
-            usd_per_hour=36,
-            capacity_kind="on-demand",
-            schedule_group="tandem-home",
-            scheduler_role_arn="arn:aws:iam::666677778888:role/home",
-            dead_letter_arn="arn:aws:sqs:us-east-2:666677778888:home",
-        )
+        guarded_config = replace(GUARDED, bucket="tandem-home", topic_arn=None)
         run_reaper_pass(clients, guarded_config, datetime.now(UTC))
     return asked_values
 

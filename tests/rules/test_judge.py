@@ -177,7 +177,6 @@ def test_unknown_runtime_and_models_cause_no_other_faults() -> None:
 PUBLIC = {"access": "public"}
 PRICE = {"usd_per_gb_month": 0.02}
 SUBNET = "subnet-0123456"
-LARGE = {"devices": 8, "device_group": 8, "tensor_parallel_size": 32, "cpu": 90, "memory_gib": 256}
 
 
 def existing(*subnets: tuple[str, str]) -> dict[str, object]:

@@ -69,7 +69,6 @@ ENVIRONMENT = _RECORD.model_copy(  # the committed one waits for the id of a blo
     }
 )
 EXPERIMENT = workspace().experiments["post"].record
-DIGEST = compute_spec_digest(ENVIRONMENT, EXPERIMENT, CATALOGUE)
 NAMESPACE = names.experiment_namespace(EXPERIMENT)
 BASELINE = "qwen-vllm"
 VARIANT = "qwen-sd-vllm"
