@@ -68,7 +68,7 @@ def _declare_file(file: Path, sha256: str, flags: SuiteFlags, selection: Selecti
         InputError: an experiment cannot state its path or a flag.
     """
     root = selection.experiments.resolve().parent
-    path = file.resolve()
+    path = file.parent.resolve() / file.name  # a link is stored by its own name
     place = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
     try:
         return SuiteFile(

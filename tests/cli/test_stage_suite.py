@@ -105,3 +105,12 @@ def test_path_that_no_experiment_can_state_is_refused(file: Path, specs: Path, c
     code = main(["artifacts", "stage-suite", renamed, "--env", ENV, *folders(specs)])
     assert code == 2
     assert "an experiment cannot state the path 'prompts/my file'" in capsys.readouterr().err
+
+
+def test_link_is_stored_under_the_name_that_its_lines_state(
+    stage: Any, store: ObjectStore, file: Path
+) -> None:
+    content = file.read_bytes()
+    file.rename(file.with_name("tickets.jsonl"))
+    file.symlink_to("tickets.jsonl")
+    assert read_suite(store, read_lines(stage()[1])) == content
