@@ -109,7 +109,7 @@ RelativeFolder = Annotated[
 SubscriberAddress = Annotated[str, match_text(r"^[!-~]{3,1024}$", _ADDRESS_WORDS)]
 ProjectFile = Annotated[
     str,
-    Field(max_length=512),
+    Field(max_length=255),  # as the last part alone may have on a disk
     match_text(_FILE, "a relative path with an ending, such as prompts/support.jsonl"),
 ]
 ClassName = Annotated[
@@ -118,7 +118,9 @@ ClassName = Annotated[
     AfterValidator(_refuse_pool),
 ]
 PromptClass = Annotated[str, match_text(_CLASS, "a prompt class of its suites, or all")]
-Digest = Annotated[str, match_text(r"^[0-9a-f]{64}$", "a SHA-256, 64 hexadecimal digits")]
+Digest = Annotated[
+    str, match_text(r"^[0-9a-f]{64}$", "a SHA-256, 64 hexadecimal digits in lower case")
+]
 RunId = Annotated[str, match_text(r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$", _RUN_WORDS)]
 Date = date  # a field of this name hides the type
 Price = Annotated[float | None, Field(ge=0, le=10_000)]

@@ -79,6 +79,18 @@ def test_check_names_a_file_of_another_digest(declare, check):
     assert f"its SHA-256 is {hashlib.sha256(PROMPTS.encode()).hexdigest()}" in text
 
 
+def test_check_asks_for_a_digest_in_lower_case(declare, check):
+    declare(sha256=hashlib.sha256(PROMPTS.encode()).hexdigest().upper())
+    code, text = check("--verbose")
+    assert (code, "a SHA-256, 64 hexadecimal digits in lower case" in text) == (2, True)
+
+
+def test_check_refuses_a_name_that_no_disk_takes(declare, check):
+    declare(at_hand=False, file=f"prompts/{'a' * 256}.jsonl")
+    code, text = check()
+    assert (code, "suites[0].file: got" in text) == (2, True)
+
+
 def test_check_names_an_invalid_line(declare, check):
     lines = PROMPTS.splitlines(keepends=True)
     lines[36] = "{not json}\n"
