@@ -93,10 +93,11 @@ def read_prompts(content: bytes, where: str, options: FileOptions) -> FilePrompt
         raise InputError(problem, where=where, change="name a file with prompts")
     has_turns = any(prompt.messages is not None for prompt in file.prompts.values())
     file.ignores_turns = options.turns is not None and (is_own or not has_turns)
-    class_count = len(file.class_values)
+    class_count = len({prompt.class_ for prompt in file.prompts.values()})
     if class_count > MAX_CLASSES:
         allowed = f"allowed: {MAX_CLASSES} classes"
-        problem = f"{options.class_field!r} has {class_count} values; {allowed}"
+        class_field = options.class_field or "class"  # of Tandem's own form
+        problem = f"{class_field!r} has {class_count} values; {allowed}"
         change = "name a field with fewer: --class-field NAME"
         raise InputError(problem, where=where, change=change)
     return file

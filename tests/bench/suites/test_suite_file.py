@@ -244,6 +244,11 @@ def test_a_class_is_told_apart_from_every_other():
     assert "'kind' has 101 values; allowed: 100 classes" in refusal(many, class_field="kind")
 
 
+def test_own_form_has_at_most_as_many_classes_as_any_other():
+    rows = [{"id": f"p{number}", "class": f"c{number}", "prompt": "Hi"} for number in range(101)]
+    assert "'class' has 101 values; allowed: 100 classes" in refusal(lines(*rows))
+
+
 def test_keys_that_are_not_sent_are_said():
     suite = read(lines({"prompt": "Hi", "temperature": 1, "class": "chat"}))
     assert suite.notes == ("mine: not used of its rows: temperature, class",)
