@@ -176,7 +176,7 @@ def _describe_files(options: RunOptions) -> FileOptions:
     if given and not is_used:
         flag = f"--{given[0].replace('_', '-')}"
         change = "name a file of prompts: --suite FILE"
-        raise InputError(f"{flag} says something of a file, and no suite is one", change=change)
+        raise InputError(f"{flag} says something of a file, and --suite names none", change=change)
     return FileOptions(
         prompt_column=options.prompt_column,
         class_field=options.class_field,

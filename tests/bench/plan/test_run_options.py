@@ -226,7 +226,7 @@ def test_options_of_a_file_read_it_as_their_flags_do(tmp_path):
 
 @pytest.mark.parametrize("option", ["prompt_column", "class_field", "turns", "sample"])
 def test_an_option_of_a_file_needs_a_file(option):
-    flag = f"--{option.replace('_', '-')} says something of a file, and no suite is one"
+    flag = f"--{option.replace('_', '-')} says something of a file, and --suite names none"
     for suites in ((), ("real",)):
         value = 4 if option in {"turns", "sample"} else "kind"
         with pytest.raises(InputError, match=flag):
