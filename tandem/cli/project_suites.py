@@ -6,17 +6,18 @@ fault of an experiment: its digest stands for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tandem.bench.suites.suite import Suite
+from tandem.bench.suites.suite import Suite, load_suite
 from tandem.cli.console import format_count
 from tandem.cli.selection import Selection
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.faults import SpecFault
 from tandem.declarations.suite_content import read_suite_file
-from tandem.declarations.suite_file import SuiteFile
+from tandem.declarations.suite_file import DeclaredSuite, SuiteFile, find_suite_name
 from tandem.declarations.workspace import SpecFile
 from tandem.errors import InputError
 from tandem.run.experiment_suites import read_declared_suite
@@ -27,6 +28,7 @@ from tandem.run.prompt_lengths import (
     measure_prompts,
 )
 
+CLASS_ADVICE = "Rename classes in your file: the figures of a class pool every suite that has it"
 LENGTH_ADVICE = "Shorten them, or raise max_prompt_tokens, which compiles again"
 
 
@@ -129,4 +131,32 @@ def check_project_suites(selection: Selection, declaration: SpecFile[Experiment]
             got = f"{suite.file}: {long_text} ({ESTIMATED})"
             warning = declaration.document.build_fault(path, got, "", LENGTH_ADVICE)
             check.faults.append(replace(warning, severity="warning"))
+    check.faults.extend(_find_shared_classes(declaration, check))
     return check
+
+
+def _find_shared_classes(
+    declaration: SpecFile[Experiment], check: SuiteCheck
+) -> Iterator[SpecFault]:
+    """Yield a warning for each suite with classes that a suite before it has too."""
+    first_suites: dict[str, str] = {}
+    for index, suite in enumerate(declaration.record.suites):
+        name = find_suite_name(suite)
+        shared_classes = [
+            f"{class_} of {first_suites[class_]}"
+            for class_ in _list_classes(suite, check)
+            if first_suites.setdefault(class_, name) != name
+        ]
+        if shared_classes:
+            got = f"also has {', '.join(shared_classes)}"
+            warning = declaration.document.build_fault(f"suites[{index}]", got, "", CLASS_ADVICE)
+            yield replace(warning, severity="warning")
+
+
+def _list_classes(suite: DeclaredSuite, check: SuiteCheck) -> tuple[str, ...]:
+    """Return the classes of a suite: of a file that was not read, those that are stated."""
+    if not isinstance(suite, SuiteFile):
+        return load_suite(suite).classes
+    if suite.name in check.suites:
+        return check.suites[suite.name].classes
+    return tuple(suite.classes)

@@ -125,6 +125,18 @@ def test_two_suites_of_one_name_are_refused(declare, check, specs):
     assert (code, "suites[1]: got support.jsonl, as suites[0]" in text) == (2, True)
 
 
+@pytest.mark.parametrize("at_hand", [True, False], ids=["read", "stated"])
+def test_check_warns_of_a_class_that_two_suites_have(declare, check, specs, at_hand):
+    content = PROMPTS.replace("billing", "summary")
+    declare(content, at_hand=at_hand, classes={"summary": 40})
+    path = specs / "experiments" / "post.yaml"
+    experiment = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump(experiment | {"suites": ["real", *experiment["suites"]]}))
+    code, text = check("--verbose")
+    assert code == 0
+    assert "`suites[1]` also has summary of real. Rename classes in your file" in text
+
+
 def test_the_document_has_what_was_checked(declare, specs, capsys):
     declare()
     main(["check", ENV, "--json", *folders(specs)])
