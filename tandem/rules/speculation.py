@@ -252,6 +252,19 @@ def _list_suites(context: ExperimentContext) -> Iterable[tuple[str, str]]:
     return index_paths("suites", map(find_suite_name, context.experiment.suites))
 
 
+@RULES.refuse("sample-classes", _OWN, "2026-11-29")
+def _find_other_samples(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The classes that are stated of a sample have as many prompts as the sample."""
+    for index, suite in enumerate(context.experiment.suites):
+        if isinstance(suite, str) or suite.sample is None or not suite.classes:
+            continue
+        count = sum(suite.classes.values())
+        if count != suite.sample:
+            got = f"{count} prompts, and a sample of {suite.sample}"
+            change = "delete the classes; with the file at hand, check prints those of the sample"
+            yield RuleFinding(f"suites[{index}].classes", got, "those of the sample", change)
+
+
 @RULES.refuse("arms-at-once", "Tandem's own: a claim is bound to one node", "2026-11-21")
 def _find_excess_arms(context: HostingContext) -> Iterable[RuleFinding]:
     """With schedule simultaneous the fleet holds every variant at once."""

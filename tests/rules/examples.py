@@ -29,6 +29,7 @@ EAST_1 = {
 OLD_IMAGE = {"cluster.ami_release": "1.36.2-20260714"}  # with driver 2.29
 ADMIN = "arn:aws:iam::210987654321:role/Admin"
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+SAMPLE = {"file": "prompts/support.jsonl", "sha256": "a" * 64, "sample": 4}
 
 
 @dataclass(frozen=True)
@@ -650,6 +651,11 @@ EXAMPLES: dict[str, Example] = {
     "variant-once": spoil("variants[1].name", "plain"),
     "suite-once": Example(
         "suites[2]", {"suites": ["post", "real", "post"]}, {"suites": ["post", "real"]}
+    ),
+    "sample-classes": Example(
+        "suites[0].classes",
+        {"suites": [SAMPLE | {"classes": {"billing": 4, "support": 4}}]},
+        {"suites": [SAMPLE | {"classes": {"billing": 3, "support": 1}}]},
     ),
     "tokenizer-equal": Example(
         "variants[1].draft",
