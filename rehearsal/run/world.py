@@ -384,10 +384,7 @@ class RunWorld:
             if not path.is_file():
                 continue
             words = ["artifacts", "stage-suite", str(path), "--env", self.settings.environment]
-            options = suite.model_dump(exclude_defaults=True, exclude={"file", "sha256", "classes"})
-            for name, value in options.items():
-                words += [f"--{name.replace('_', '-')}", str(value)]
-            self._run_quietly(*words)
+            self._run_quietly(*words, *suite.list_flags())
 
     def _has_kubelet(self, name: str) -> bool:
         return self._cluster.has_kubelet(name)

@@ -13,6 +13,7 @@ from tandem.declarations.names import suite_key
 from tandem.declarations.suite_content import MAX_SUITE_BYTES, build_size_error
 from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
+from tandem.shell_command import build_tandem_command
 
 
 def store_suite(store: ObjectStore, name: str, content: bytes) -> tuple[str, str]:
@@ -44,7 +45,8 @@ def read_suite_bytes(store: ObjectStore, suite: SuiteFile) -> bytes:
     """
     key = suite_key(suite.name, suite.sha256)
     where = store.url(key)
-    change = f"store it again: tandem artifacts stage-suite {suite.file} --env NAME"
+    verb = f"artifacts stage-suite {suite.file}"
+    change = f"store it again: {build_tandem_command(verb, 'NAME', *suite.list_flags())}"
     head = store.head(key)
     if head is None:
         raise InputError("the bucket has no file of this digest", where=where, change=change)

@@ -68,6 +68,14 @@ class SuiteFile(SpecRecord):
         """The suite's name in records: the last part of the path."""
         return self.file.rpartition("/")[2]
 
+    def list_flags(self) -> list[str]:
+        """Return the words by which `tandem artifacts stage-suite` reads the file so."""
+        options = self.model_dump(exclude_defaults=True, exclude={"file", "sha256", "classes"})
+        words = []
+        for name, value in options.items():
+            words += [f"--{name.replace('_', '-')}", str(value)]
+        return words
+
 
 def _tag_suite(value: object) -> str:
     return FILE_TAG if isinstance(value, dict | SuiteFile) else NAME_TAG

@@ -46,7 +46,8 @@ def judge_bucket_suite(
     target = context.catalogue.models[experiment.target]
     store = ObjectStore(names.bucket_name(environment), s3_client)
     subject = f"{suite.name} of {experiment.name}"
-    stage = build_tandem_command(f"artifacts stage-suite {suite.file}", environment.name)
+    verb = f"artifacts stage-suite {suite.file}"
+    stage = build_tandem_command(verb, environment.name, *suite.list_flags())
     try:
         bucket_suite = fetch_bucket_suite(store, suite)
         count_tokens = load_target_counter(store, target)

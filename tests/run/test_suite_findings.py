@@ -68,6 +68,14 @@ def test_a_file_that_is_not_stored_fails_with_what_to_do(judge, support):
     assert "tandem artifacts stage-suite prompts/support.jsonl" in finding.action
 
 
+def test_the_advice_reads_the_file_as_the_experiment_says(judge, support):
+    _, suite = support
+    fields = {"prompt_column": "the question", "class_field": "team", "sample": 2}
+    finding = judge(suite.model_copy(update=fields))
+    flags = "--prompt-column 'the question' --class-field team --sample 2"
+    assert finding.action.endswith(f"stage-suite prompts/support.jsonl --env NAME {flags}")
+
+
 def test_a_stored_file_is_not_counted_before_its_target_is_staged(store, judge, support):
     path, suite = support
     store_suite(store, path.name, path.read_bytes())
