@@ -28,7 +28,10 @@ from tandem.run.prompt_lengths import (
     measure_prompts,
 )
 
-CLASS_ADVICE = "Rename classes in your file: the figures of a class pool every suite that has it"
+CLASS_ADVICE = (
+    "Rename classes in your file, or state another class_field: the figures of a class pool every"
+    " suite that has it"
+)
 LENGTH_ADVICE = "Shorten them, or raise max_prompt_tokens, which compiles again"
 
 
