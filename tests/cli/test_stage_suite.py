@@ -113,4 +113,4 @@ def test_link_is_stored_under_the_name_that_its_lines_state(
     content = file.read_bytes()
     file.rename(file.with_name("tickets.jsonl"))
     file.symlink_to("tickets.jsonl")
-    assert read_suite(store, read_lines(stage()[1])) == content
+    assert read_suite_bytes(store, read_lines(stage()[1])) == content
