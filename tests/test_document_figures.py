@@ -179,7 +179,7 @@ STATED: list[tuple[str, str, object]] = [
     ("run.md", "a start takes {} minutes at most", count_minutes(serving_steps.READY_WAIT_S)),
     (
         "reproduce.md",
-        "{0.usd:.2f} USD a month while parked, {0.start_parts[0].usd:.2f} USD of builds",
+        "{0.usd:.0f} USD a month while parked, {0.start_parts[0].usd:.2f} USD of builds",
         cost_post(),
     ),
     ("reproduce.md", "no node; {0.steps[1].usd:.2f} USD through NAT", WHOLE),

@@ -210,7 +210,7 @@ def test_rejects_a_section_that_is_no_mapping(section: str, name: str, folder: P
         ("experiment", "serving.tensor_parallel_size", 129, "a whole number, from 1 to 128"),
         ("experiment", "sweep.drafts", [], None),
         ("experiment", "sweep.num_speculative_tokens[0]", 65, "a whole number from 1 to 64"),
-        ("experiment", "suites[0]", "reel", "post, real, or a mapping with file and sha256"),
+        ("experiment", "suites[0]", "reel", None),
         ("experiment", "suites[0].file", "../support.jsonl", None),
         ("experiment", "suites[0].file", "prompts/real", None),
         ("experiment", "suites[0].classes.billing", 0, None),
