@@ -47,8 +47,6 @@ def test_what_is_there_already_is_left_alone(store, folder):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"max_num_seqs": 2}, "artifact 1, deployment 2"),
-        ({"max_model_len": 256}, "artifact 128, deployment 256"),
         ({"tuning": {"fused_qkv": False}}, "artifact True, deployment False"),
     ],
 )

@@ -14,7 +14,6 @@ import pytest
 from doubles.fault_proxy.rules import AnswerLossFault, DropFault, FaultRule
 
 from tandem.artifacts.lease import (
-    MAX_LEASE_S,
     LeaseConflictError,
     hold_lease,
     parse_lease,
@@ -255,7 +254,3 @@ def test_machine_that_slept_has_lost_its_lease(store, monkeypatch):
 def test_length_that_no_lease_has_is_refused(seconds):
     with pytest.raises(ArgumentTypeError, match="seconds, more than 0 and at most 2592000"):
         parse_ttl_s(seconds)
-
-
-def test_a_lease_lasts_thirty_days_at_most():
-    assert parse_ttl_s("2592000") == MAX_LEASE_S

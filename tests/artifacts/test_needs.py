@@ -49,11 +49,6 @@ def test_the_users_of_another_environment_stand_behind_its_name():
     }
 
 
-def test_a_model_is_told_by_id_and_revision(both):
-    need = both[0]
-    assert need.prefix == f"models/{need.fields['id']}/{need.fields['revision']}"
-
-
 def test_merged_needs_name_all_users_each_once(both):
     first = both[0]
     second = replace(both[1], used_by=("x/v",))

@@ -155,17 +155,6 @@ def test_unread_setting_is_no_part_of_the_key() -> None:
     assert key(experiment_).digest == key().digest
 
 
-def test_a_mirror_changes_what_is_pulled_and_not_the_key() -> None:
-    environment_ = environment("post-us-east-2").model_copy(
-        update={"registry_mirrors": {"public.ecr.aws": "mirror.acme.dev/public"}}
-    )
-
-    use = list_image_uses(environment_, [POST], known())[0]
-
-    assert use.mirrored == f"mirror.acme.dev/public/{use.reference.removeprefix('public.ecr.aws/')}"
-    assert use.reference == f"{key().image_repository}:{key().image_tag}"
-
-
 def test_a_mismatch_names_the_field_or_the_entry_inside_it() -> None:
     other_key = key(catalogue=spelling(constant_neuron_config={}))
     assert differences(key(), key(num_speculative_tokens=15)) == {"num_speculative_tokens": (7, 15)}

@@ -8,7 +8,6 @@ import pytest
 
 from tandem.guard.values import (
     MAX_TEXT_CHARACTERS,
-    describe_error,
     parse_count,
     parse_optional_text,
     parse_timestamp,
@@ -38,10 +37,6 @@ def test_the_largest_count_is_read():
     assert parse_count(10, 10) == 10
 
 
-def test_an_empty_text_is_absent():
-    assert parse_optional_text("") is None
-
-
 def test_a_text_of_another_type_is_refused():
     with pytest.raises(TypeError, match="no text"):
         parse_optional_text(1)
@@ -51,9 +46,3 @@ def test_a_long_text_is_cut_to_one_line():
     text = shorten_text("a\n" * MAX_TEXT_CHARACTERS)
 
     assert (len(text), "\n" in text) == (MAX_TEXT_CHARACTERS + len("..."), False)
-
-
-def test_an_answer_of_another_service_is_named_as_such():
-    assert describe_error(ValueError("<html>")).startswith(
-        "an answer that is none of the service's"
-    )

@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import uvloop
 from bench_jobs import (
     PREFIX,
     RunJobs,
@@ -33,10 +32,7 @@ from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.bench.load.run import MeasurementRun
 from tandem.errors import ExternalError, InputError, SilentServerError
-from tandem.run.round_records import rebuild_folder
-from tandem.run.task_settings import build_task_settings
 
 __all__ = ["aws", "clients", "endpoint", "front", "full_run", "job", "pair", "proxy"]
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("bench-jobs")]
@@ -77,54 +73,6 @@ def test_a_round_is_stored_and_its_word_last(job: RunJobs, proxy: FaultProxy) ->
     }
     assert {record.round for record in job.records()} == {0}
     assert proxy.requests("PutMetricData") == ()
-
-
-@pytest.fixture(scope="module")
-def rebuilt(full_run: RunJobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the whole run, made anew from the bucket."""
-    folder = tmp_path_factory.mktemp("rebuilt") / "run"
-    rebuild_folder(full_run.store, "post", "fall-1", tuple(full_run.confirmed), folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def single(full_run: RunJobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of one process that measured all rounds."""
-    folder = tmp_path_factory.mktemp("single") / "run"
-    settings = build_task_settings(full_run.task(), full_run.store)
-    outcome = uvloop.run(MeasurementRun(settings=settings, folder=folder).run())
-    assert outcome.reason == "done"
-    return folder
-
-
-def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
-
-
-def test_rounds_of_several_jobs_are_the_requests_of_one(rebuilt: Path, single: Path) -> None:
-    names = (
-        "request_id",
-        "round",
-        "slot",
-        "arm",
-        "suite",
-        "prompt_id",
-        "repeat",
-        "concurrency",
-        "attempts",
-    )
-
-    def list_requests(folder: Path) -> list[tuple[Any, ...]]:
-        return sorted(
-            tuple(line[name] for name in names) for line in read_lines(folder, "records.jsonl")
-        )
-
-    def list_turns(folder: Path) -> list[tuple[int, int, str]]:
-        lines = sorted(read_lines(folder, "records.jsonl"), key=lambda line: line["start_s"])
-        return list(dict.fromkeys((line["round"], line["slot"], line["arm"]) for line in lines))
-
-    assert list_requests(rebuilt) == list_requests(single)
-    assert list_turns(rebuilt) == list_turns(single)
 
 
 def test_each_job_publishes_the_rounds_before_its_own(full_run: RunJobs) -> None:

@@ -71,12 +71,6 @@ def test_a_replaced_runner_scales_no_server(replacement):
     )
 
 
-def test_a_replaced_runner_may_still_read(replacement):
-    assert replacement.stale.world.cluster.list_objects(
-        "nodes"
-    ) == replacement.world.api.list_objects("nodes")
-
-
 def test_an_act_leaves_the_beat_of_the_other_runner(replacement):
     """The check reads `runner.json`; a beat of the replaced runner must lose as if it had not."""
     with pytest.raises(LostRunError):

@@ -203,20 +203,6 @@ def test_acceptance_stands_in_the_first_minute_of_its_turn(tmp_path):
     assert [figures.number for figures in found(tmp_path)] == [0, 3]
 
 
-def test_minutes_are_by_the_clock_read_last(tmp_path):
-    first, second = (
-        ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=at_s, utc=utc)
-        for at_s, utc in ((5.0, "2026-11-21T00:00:30.5+00:00"), (100.0, "2026-11-21T02:00:00Z"))
-    )
-    # the long answer began before the one that ended first, and is no reboot
-    before = [*starting(5.0, 34.4, 154.6), record(start_s=34.6, end_s=150.0), *starting(185.6)]
-
-    write_run(tmp_path, [*before, *starting(105.0, 1000.0)], clock=first, resumed=(second,))
-
-    counts = sorted((minute, len(values)) for minute, values in told(tmp_path, "ttft_ms"))
-    assert counts == [(0, 2), (1, 1), (3, 2), (120, 1), (135, 1)]
-
-
 # whole rounds
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.bench.load.event import count_or_none, describe_error, find_error
+from tandem.bench.load.event import describe_error, find_error
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,3 @@ def test_an_error_is_found_in_every_form(message, description):
 )
 def test_a_message_without_an_error_has_none(message):
     assert find_error(message) is None
-
-
-@pytest.mark.parametrize("value", [3, 3.0])
-def test_a_whole_number_is_a_count(value):
-    assert count_or_none(value) == 3
-
-
-@pytest.mark.parametrize("value", [-1, 1.5, True, 1e300, None])
-def test_what_is_no_whole_number_is_no_count(value):
-    assert count_or_none(value) is None

@@ -54,12 +54,6 @@ def test_an_id_of_an_earlier_run_counts_no_more(tmp_path):
     assert run_command("true", tmp_path / "log").read_start_id() is None
 
 
-def test_a_failure_has_its_code_and_last_line(tmp_path):
-    problem = "failed with exit code 7: no such unit"
-    with pytest.raises(ExternalError, match=problem):
-        run_command("echo first; echo no such unit >&2; exit 7", tmp_path / "log")
-
-
 def test_a_signal_that_ended_a_command_is_named(tmp_path):
     with pytest.raises(ExternalError, match="ended by signal 15"):
         run_command("kill -TERM $$", tmp_path / "log")

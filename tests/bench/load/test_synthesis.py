@@ -24,7 +24,6 @@ COUNTERS: dict[str, Callable[[Sequence[str]], int]] = {
     "template": lambda words: 27 + len(words),
     "letters": lambda words: sum(map(len, words)) // 4 + 9,
     "two a word": lambda words: 2 * len(words) + 11,
-    "long words": lambda words: sum(1 + (len(word) > 5) for word in words) + 6,
 }
 
 

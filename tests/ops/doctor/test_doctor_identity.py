@@ -39,9 +39,7 @@ def test_with_another_accounts_credentials_nothing_else_is_asked(world: World) -
 @pytest.mark.parametrize(
     ("rule", "code", "words"),
     [
-        (refuse("ExpiredToken"), 3, "log in again"),
         (refuse("AccessDenied"), 3, "allow sts:GetCallerIdentity"),
-        (refuse("RequestTimeTooSkewed"), 3, "set the clock"),
         (refuse("InvalidClientTokenId"), 3, "does not accept"),
         (
             refuse("InvalidClientTokenId", times=1),
