@@ -535,14 +535,9 @@ async def _endless(connection: Connection, frames: Frames) -> bool:
 
 
 HTML = b"<!DOCTYPE html>\n<html><title>Sign in</title><body>Please sign in.</body></html>\n"
-ONE_ANSWER = (
-    b'{\n "object": "chat.completion",\n "choices": [{"message": {"content": "all at once"}}]\n}'
-)
 BEFORE: dict[str, Before] = {
     "status": _status,
     "html": _whole("text/html; charset=utf-8", HTML),
-    "json": _whole("application/json", ONE_ANSWER),
-    "empty_json": _whole("application/json", b'{"status": "ok"}'),
     "empty": _whole("text/event-stream", b""),
     "redirect": _whole(
         "text/plain", b"", "307 Temporary Redirect", "Location: /elsewhere/v1/chat/completions\r\n"

@@ -15,7 +15,6 @@ import yaml
 from declared_environments import read_environments
 from shipped import load_shipped
 
-from tandem.declarations.artifact_key import KEY_VARIABLE
 from tandem.declarations.catalogue import load_catalogue
 from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment, Variant
@@ -156,14 +155,6 @@ def server_of(pod: dict[str, Any]) -> dict[str, Any]:
     """The server in its pod, whatever runs beside it."""
     (server,) = (item for item in pod["containers"] if item["name"] == SERVER)
     return server
-
-
-def key_reference(container: dict[str, Any]) -> dict[str, str]:
-    """Where a container's artifact key comes from."""
-    (carried_values,) = (
-        variable for variable in container["env"] if variable["name"] == KEY_VARIABLE
-    )
-    return carried_values["valueFrom"]["configMapKeyRef"]
 
 
 def flag(arguments: list[str], name: str) -> str:

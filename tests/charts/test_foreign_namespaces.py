@@ -17,7 +17,6 @@ import pytest
 from chart_cases import DECLARED, EXPERIMENTS, everything
 
 from tandem.declarations import names
-from tandem.declarations.environment import GitopsDelivery
 
 Object = dict[str, Any]
 # no admission policy, webhook, PriorityClass, StorageClass, IngressClass, RuntimeClass,
@@ -27,12 +26,6 @@ CLUSTER_KINDS = {
     "PersistentVolume": "for one claim of our own",
     "ClusterRole": "a name for rights, which a binding gives",
     "ClusterRoleBinding": "to subjects of our own",
-}
-GITOPS_GROUPS = {
-    "argoproj.io",
-    "helm.toolkit.fluxcd.io",
-    "kustomize.toolkit.fluxcd.io",
-    "source.toolkit.fluxcd.io",
 }
 each_environment = pytest.mark.parametrize("environment", DECLARED)
 
@@ -72,19 +65,6 @@ def test_no_pod_has_a_priority_over_pods_of_others(environment: str) -> None:
     bodies = list_of_kind(environment, "Deployment") + list_of_kind(environment, "CronJob")
     text = json.dumps(bodies)
     assert "priorityClassName" not in text
-
-
-@each_environment
-def test_a_namespaced_object_is_in_a_namespace_of_the_tree(environment: str) -> None:
-    delivery = DECLARED[environment].delivery
-    for body in everything(environment):
-        own_namespaces = list_own_namespaces(environment)
-        if (
-            isinstance(delivery, GitopsDelivery)
-            and body["apiVersion"].partition("/")[0] in GITOPS_GROUPS
-        ):
-            own_namespaces = {delivery.namespace}
-        assert body["metadata"].get("namespace") in {None, *own_namespaces}, body["metadata"]
 
 
 @each_environment

@@ -82,13 +82,6 @@ def test_the_job_that_compiles_an_artifact_has_a_legal_name(key: ArtifactKey) ->
     assert len(job) <= names.CRON_JOB_CHARACTERS
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_no_label_of_a_variant_admits_a_compile_job(name: str) -> None:
-    label, value = names.compile_label(experiment(name))
-    assert label not in {names.raise_label(variant) for variant in experiment(name).all_variants()}
-    assert value == name
-
-
 def test_a_compile_is_named_by_target_mode_window_and_key() -> None:
     key = KEYS["post"][1]
     assert names.compile_job_name(key) == f"compile-qwen3-32b-fused-k7-{key.digest}"

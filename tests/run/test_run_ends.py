@@ -293,8 +293,7 @@ def test_second_run_waits_for_nobody():
 
 def test_run_whose_experiment_is_gone_ends_its_lease():
     world = reach("round-00001")
-    world.account.change(f"runs/{RUN}/run.json", experiment="gone")
-    world.runner = world.start_runner()
+    forget_experiment(world)
     world.look()
     assert world.read_run()["reason"] == "the environment hosts no experiment gone any more"
     assert not world.account.alive
@@ -384,15 +383,6 @@ def test_end_that_meets_a_conflict_is_tried_again():
     world.live(until=at_step("end"))
     world.account.refuses = {"s3.put_object": ["", "PreconditionFailed"] * 4}
     assert (world.live()["state"], world.is_empty) == ("cancelled", True)
-
-
-def test_cancel_while_it_parks_is_done():
-    world = VirtualWorld(stored=FULL_BUCKET)
-    world.scripts["tandem-measure"] = PodScript(run_s=1500)
-    world.ask(hours=2)
-    world.live(until=at_step("park-1"))
-    world.ask("cancel")
-    assert world.live()["state"] == "cancelled"
 
 
 @pytest.mark.parametrize("until", ["judge", "compile"])

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 
 import pytest
 from recordings import RECORDINGS, REFUSALS, Recording, recorded
 
 from tandem.bench.load.answer import has_running_usage, parse_answer
 from tandem.bench.records.record import RequestRecord
-
-LLAMA_CPP = ("foreign/llama_cpp_plain", "foreign/llama_cpp_ngram")
 
 
 def answered(name: str) -> RequestRecord:
@@ -100,23 +97,3 @@ def test_a_refusal_says_its_status_and_what_the_server_said(name):
 
 
 # Servers that share no code with vLLM
-
-
-@pytest.mark.parametrize(
-    ("name", "tokens", "finish"),
-    [(LLAMA_CPP[0], 48, "length"), (LLAMA_CPP[1], 48, "length"), ("foreign/xpyd_sim", 36, "stop")],
-)
-def test_usage_counts_one_token_for_each_text_event(name, tokens, finish):
-    answer = answered(name)
-    assert (answer.completion_tokens, answer.counted_by, answer.finish_reason) == (
-        tokens,
-        "usage",
-        finish,
-    )
-    assert Counter(chunk.kind for chunk in answer.chunks) == {
-        "role": 1,
-        "text": tokens,
-        "end": 1,
-        "usage": 1,
-    }
-    assert {chunk.tokens for chunk in answer.chunks} == {None}
