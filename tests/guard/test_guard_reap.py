@@ -104,10 +104,11 @@ def test_a_run_that_beats_goes_on(world, start):
     assert why(world) == ""
 
 
-def test_a_stale_beat_is_a_stop(world, start):
+@pytest.mark.parametrize("minutes", [-30, -60], ids=["just stale", "stale"])
+def test_a_stale_beat_is_a_stop(world, start, minutes):
     start(**BEATS)
     world.advance(120)
-    beat(world, minutes=-30)
+    beat(world, minutes=minutes)
     assert why(world).startswith("run r1 has not beaten since")
 
 
@@ -120,7 +121,7 @@ def test_a_missing_beat_is_a_stop_after_the_idle_minutes(world, start):
     assert (before, why(world)) == ("", "run r1 has not beaten since 2026-11-21T08:00:00Z")
 
 
-@pytest.mark.parametrize(("minutes", "stops"), [(5, False), (5.1, True)])
+@pytest.mark.parametrize(("minutes", "stops"), [(5, False), (5.1, True), (1e6, True)])
 def test_a_beat_of_the_future_is_none_where_clocks_cannot_explain_it(world, start, minutes, stops):
     start(**BEATS)
     world.advance(60)
@@ -182,6 +183,12 @@ def test_a_stop_is_due_45_minutes_before_the_blocks_end(world, start):
     world.advance(1)
 
     assert (before, why(world, BLOCK)) == ("", "the Capacity Block ends at 2026-11-22T08:00:00Z")
+
+
+def test_a_clock_past_the_blocks_end_stops_what_still_runs(world):
+    world.want(1)
+    world.advance(25 * 60)
+    assert "the Capacity Block ends" in why(world, BLOCK)
 
 
 def test_a_clock_past_the_blocks_end_stops_nothing_where_nothing_runs(world):
@@ -380,6 +387,16 @@ def test_an_unknown_lease_is_no_missing_one(world):
     world.down = {"s3"}
     world.advance(60)
     assert why(world) == ""
+
+
+def test_what_is_unknown_fails_the_pass(world):
+    world.down = {"s3"}
+
+    assert (
+        run_reaper_pass(world.clients, GUARDED, world.now)
+        .failures[0]
+        .startswith("fence unknown: EndpointConnectionError")
+    )
 
 
 @pytest.mark.parametrize("down", ["s3", "s3.put_object"])

@@ -179,3 +179,16 @@ def test_who_may_not_size_a_node_group_stops_through_the_function(
     assert "by the stop function: fenced: enough" in " ".join(output.out.split())
     fence = deployed.s3.get_object(Bucket=names.bucket_name(ASKING), Key="stop.json")["Body"]
     assert f"one-{kind}" in json.load(fence)["who"]
+
+
+def test_where_the_function_is_denied_too_the_stop_says_so_and_is_no_success(
+    deployed: Deployed, files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    become(deployed, "pipeline", tmp_path, monkeypatch)
+    code = main(["stop", "--env", ASKING.name, *files])
+    err = capsys.readouterr().err
+    assert (code, "the stop function was called" in err, "lambda:InvokeFunction" in err) == (
+        3,
+        True,
+        True,
+    )
