@@ -180,6 +180,7 @@ def test_an_addition_leaves_the_whole_suite_green(
     monkeypatch.setenv("TANDEM_GOLDEN", "write")
     run_python(copy, "-m", "pytest", "-q", *golden)
     monkeypatch.delenv("TANDEM_GOLDEN")
+    run_python(copy, "tests/images/recipe.py", "tools")  # as `make test` does first
     run(copy, "git", "add", "--all")
     run_python(
         copy,
