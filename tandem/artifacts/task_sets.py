@@ -50,10 +50,7 @@ def store_task_set(store: ObjectStore, folder: Path) -> tuple[str, str]:
     archive = build_archive({name: (folder / name).read_bytes() for name in files.sizes})
     sha256 = hashlib.sha256(archive).hexdigest()
     key = task_set_key(folder.name, sha256)
-    if not store.create(key, archive):
-        other_object = store.read(key)  # other bytes under our digest
-        if other_object:
-            store.write_if(key, archive, other_object.etag)
+    store.write_fixed(key, archive)
     return sha256, key
 
 
