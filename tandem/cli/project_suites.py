@@ -76,19 +76,21 @@ class SuiteCheck:
     Args:
         limit: the longest prompt of the experiment, in tokens.
         suites: of the files at hand, by name.
+        longest: of each, about how many tokens its longest prompt has.
         absent: paths of the files that are not at hand.
         faults: of the files at hand, at the experiment's keys.
     """
 
     limit: int
     suites: dict[str, Suite] = field(default_factory=dict)
+    longest: dict[str, int] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     faults: list[SpecFault] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `tandem check --json` prints of them."""
         rows = {
-            name: {"classes": suite.count_classes(), "estimated_tokens": estimate_longest(suite)}
+            name: {"classes": suite.count_classes(), "estimated_tokens": self.longest[name]}
             for name, suite in self.suites.items()
         }
         return {"read": rows, "not_at_hand": self.absent}
@@ -101,15 +103,10 @@ class SuiteCheck:
                 f"{class_} {count}" for class_, count in suite.count_classes().items()
             )
             prompts = format_count(len(suite.prompts), "prompt")
-            longest = f"about {estimate_longest(suite)} of {self.limit} tokens"
+            longest = f"about {self.longest[name]} of {self.limit} tokens"
             rows.append((name, f"{prompts}: {counts}; the longest {longest}, {ESTIMATED}"))
         absence = "not at hand: its form, classes and lengths are not checked"
         return [*rows, *((path, absence) for path in self.absent)]
-
-
-def estimate_longest(suite: Suite) -> int:
-    """Return about how many tokens its longest prompt has."""
-    return max(row.tokens for row in measure_prompts(suite, estimate_tokens))
 
 
 def check_project_suites(selection: Selection, declaration: SpecFile[Experiment]) -> SuiteCheck:
@@ -129,7 +126,9 @@ def check_project_suites(selection: Selection, declaration: SpecFile[Experiment]
             check.faults.append(declaration.document.build_fault(path, got, "", error.change))
             continue
         check.suites[suite.name] = project_suite
-        long_text = describe_long_prompts(project_suite, estimate_tokens, check.limit)
+        lengths = measure_prompts(project_suite, estimate_tokens)
+        check.longest[suite.name] = max(row.tokens for row in lengths)
+        long_text = describe_long_prompts(lengths, check.limit)
         if long_text:
             got = f"{suite.file}: {long_text} ({ESTIMATED})"
             warning = declaration.document.build_fault(path, got, "", LENGTH_ADVICE)

@@ -9,7 +9,7 @@ character is about 0.3 of a token, a Chinese one 0.6.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tandem.bench.suites.suite import Suite
@@ -72,15 +72,14 @@ def measure_prompts(suite: Suite, count_tokens: CountTokens) -> tuple[PromptLeng
     return tuple(lengths)
 
 
-def describe_long_prompts(suite: Suite, count_tokens: CountTokens, limit: int) -> str:
+def describe_long_prompts(lengths: Sequence[PromptLength], limit: int) -> str:
     """Return where the prompts above the limit stand, each with its tokens; empty for none.
 
     Args:
-        suite: of a file.
-        count_tokens: of the target's tokenizer, or an estimate.
+        lengths: of a file's prompts, counted or estimated.
         limit: the longest prompt of the experiment, in tokens.
     """
-    long_prompts = [row for row in measure_prompts(suite, count_tokens) if row.tokens > limit]
+    long_prompts = [row for row in lengths if row.tokens > limit]
     if not long_prompts:
         return ""
     shown = [f"{row.place} has {row.tokens}" for row in long_prompts[:SHOWN_PROMPTS]]

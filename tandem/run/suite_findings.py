@@ -15,7 +15,13 @@ from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
 from tandem.ops.doctor.context import DoctorContext, Finding
 from tandem.run.bucket_suites import fetch_bucket_suite
-from tandem.run.prompt_lengths import COUNTED, CountTokens, build_counter, describe_long_prompts
+from tandem.run.prompt_lengths import (
+    COUNTED,
+    CountTokens,
+    build_counter,
+    describe_long_prompts,
+    measure_prompts,
+)
 from tandem.shell_command import build_tandem_command
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -60,7 +66,7 @@ def judge_bucket_suite(
         message = f"{subject}: {prompts}, not counted: {target.id} is not staged"
         return Finding("ok", message)
     limit = experiment.max_prompt_tokens
-    long_text = describe_long_prompts(bucket_suite, count_tokens, limit)
+    long_text = describe_long_prompts(measure_prompts(bucket_suite, count_tokens), limit)
     if long_text:
         return Finding("fail", f"{subject}: {long_text} ({COUNTED})", LONG_ADVICE)
     return Finding("ok", f"{subject}: {prompts}, none above {limit} tokens ({COUNTED})")

@@ -48,19 +48,21 @@ def test_a_tokenizer_counts_each_message():
 def test_long_prompts_are_named_by_line_with_both_counts():
     suite = suite_of("short", "one two three four", "short", "one two three")
     count_tokens = build_counter(split_words(), "tokenizer.json")
-    assert describe_long_prompts(suite, count_tokens, 2) == (
+    assert describe_long_prompts(measure_prompts(suite, count_tokens), 2) == (
         "line 2 has 4, line 4 has 3; max_prompt_tokens is 2"
     )
 
 
 def test_many_long_prompts_are_counted():
-    text = describe_long_prompts(suite_of(*(f"word {n}" * 9 for n in range(15))), len, 2)
+    suite = suite_of(*(f"word {n}" * 9 for n in range(15)))
+    text = describe_long_prompts(measure_prompts(suite, len), 2)
     assert "5 more prompts are too long" in text
 
 
 def test_a_prompt_that_the_sample_leaves_out_is_not_too_long():
     suite = suite_of("one two three", *["short"] * 200, sample=1)
-    assert describe_long_prompts(suite, build_counter(split_words(), "tokenizer.json"), 2) == ""
+    lengths = measure_prompts(suite, build_counter(split_words(), "tokenizer.json"))
+    assert describe_long_prompts(lengths, 2) == ""
 
 
 def test_what_is_no_tokenizer_is_named():
