@@ -3,7 +3,7 @@
 The program measures two servers at a time, which differ only in speculation: n-gram drafts against
 none, then the model as its own draft against none. Tandem's own load measures them (`tandem bench
 run`, A B B A); real_table.py recomputes every figure from the records. The program prints the
-tables and writes them into docs/accuracy.md, between its two markers.
+tables and writes them into docs/real-vllm.md, between its two markers.
 
 Exit codes: 0 done; 1 streams and counters contradict each other; 2 bad input; 3 vLLM is not
 available or does not run, or this machine is busy; 4 a control failed, so a verdict is void.
@@ -113,7 +113,7 @@ def _read_options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--keep", action="store_true", help="keep the records in benchmarks/real_records"
     )
-    parser.add_argument("--no-docs", action="store_true", help="leave docs/accuracy.md as it is")
+    parser.add_argument("--no-docs", action="store_true", help="leave docs/real-vllm.md as it is")
     return parser.parse_args(argv)
 
 
