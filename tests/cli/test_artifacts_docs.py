@@ -1,5 +1,4 @@
-"""docs/artifacts.md says what is so: its commands parse, its messages exist, its rights are enough
-and no more."""
+"""docs/artifacts.md says what is so: its commands parse, its rights are enough and no more."""
 
 from __future__ import annotations
 
@@ -26,7 +25,11 @@ from tandem.declarations.artifact_key import ArtifactKey
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "artifacts.md").read_text()
-DOCUMENTS = [PAGE, (ROOT / "README.md").read_text()]
+DOCUMENTS = [
+    PAGE,
+    (ROOT / "docs" / "artifacts-faults.md").read_text(),
+    (ROOT / "README.md").read_text(),
+]
 STALE = "artifacts/tiny-000000000000"
 BUCKET = "rights-bucket"
 
