@@ -151,7 +151,7 @@ def _convert_errors(call: str, *, ignored: int | None = None) -> Iterator[None]:
             return
         problem = f"Kubernetes refused to {call}: {error.status.code} {error.status.message}"
         kind = RefusedCallError if error.status.code in REFUSALS else ExternalError
-        raise kind(problem, change="see docs/run.md, 'When Kubernetes refuses'") from error
+        raise kind(problem, change="see docs/run-faults.md, 'When Kubernetes refuses'") from error
     # lightkube needs a Content-Type, which a load balancer's 503 lacks, and reads its token file at
     # each call
     except (

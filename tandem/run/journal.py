@@ -83,7 +83,7 @@ class ObjectFile:
             raise StoredValueError(error.problem, where=url, change=error.change) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StoredValueError(
-                f"it cannot be parsed: {error}", where=url, change="see docs/run.md"
+                f"it cannot be parsed: {error}", where=url, change="see docs/run-steps.md"
             ) from error
 
     def read_bytes(self, key: str) -> bytes:

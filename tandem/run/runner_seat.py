@@ -3,7 +3,7 @@
 A runner that froze, was replaced and wakes decides by what it remembers. A write over a version
 that it read loses by itself; the first write of a key, a Job, a size or a lease cannot lose, so
 each of these asks here. Invariant: the read and the act are two calls. A runner that freezes
-between them still acts once; docs/run.md says what bounds that.
+between them still acts once; docs/run-faults.md says what bounds that.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def stage(world, **fields):
 
 
 def refuse_job(*_):
-    raise RefusedCallError("Kubernetes refused to create job: 403", change="see docs/run.md")
+    raise RefusedCallError("Kubernetes refused to create job: 403", change="see docs/run-faults.md")
 
 
 def close_fence(world):

@@ -322,7 +322,8 @@ def test_undeletable_jobs_are_told_with_their_command(monkeypatch):
 
     def refuse(*_):
         raise RefusedCallError(
-            "Kubernetes refused to delete job tandem-gone/late: 403", change="see docs/run.md"
+            "Kubernetes refused to delete job tandem-gone/late: 403",
+            change="see docs/run-faults.md",
         )
 
     monkeypatch.setattr(world.api, "delete_job", refuse)

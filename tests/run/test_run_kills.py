@@ -29,7 +29,7 @@ from virtual_world import (
 PROOF_KILLS = 2000
 PROOF_KILLS_A_LIFE = 10
 SHORT_LIVES = 3
-# of servers in a life: a third one in the same round may void the run, as docs/run.md says
+# of servers in a life: a third one in the same round may void the run, as docs/run-steps.md says
 MAX_DISRUPTIONS = 2
 # a drain and two late steps after it stay within the ten minutes that a server has for its devices
 MAX_DRAIN_S = 180
