@@ -236,7 +236,7 @@ STATED: list[tuple[str, str, object]] = [
     ("own-prompts.md", "and {} for a character beyond ASCII", OTHER_TOKENS),
     ("own-prompts.md", "At most {} classes", MAX_CLASSES),
     ("suites.md", "(by default {};", DEFAULT_SIZE.prompts_per_class),
-    ("suites.md", "The default allows at most {} output tokens", DEFAULT_SIZE.max_tokens),
+    ("built-in-suites.md", "The default allows at most {} output tokens", DEFAULT_SIZE.max_tokens),
     ("suites.md", "| `max_tokens` | {} by default |", REAL.max_tokens),
     ("suites.md", "makes {} prompts (`--sample N`", SYNTHETIC_PROMPTS),
     ("suites.md", "with IN tokens each, within {:.0f} %", 100 * TOLERANCE),

@@ -5,7 +5,7 @@ other arm did not have, or answers of another length whose tokens nobody counted
 comparable. Else the figure over all prompts and the classes decide, by the time that a user waits;
 where answers have other lengths, by the time per output token. The word says if another start of
 the servers could change it, and if a faster arm's output is not the baseline's.
-docs/bench.md#the-verdict says what each word rests on.
+docs/read-verdict.md says what each word rests on.
 """
 
 from __future__ import annotations

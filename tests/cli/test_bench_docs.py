@@ -1,4 +1,4 @@
-"""docs/bench.md says what is so: its messages exist, its defaults are the code's."""
+"""docs/bench.md and the pages beside it say what is so: messages exist, defaults are the code's."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ PAGE = "".join(
     (ROOT / "docs" / name).read_text()
     for name in (
         "bench.md",
+        "bench-faults.md",
         "restarts.md",
         "servers.md",
         "suites.md",

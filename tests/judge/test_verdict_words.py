@@ -1,4 +1,4 @@
-"""What a word rests on: the table of docs/bench.md#the-verdict, row by row."""
+"""What a word rests on: the tables of docs/read-verdict.md, row by row."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tandem.judge.schema import (
 )
 from tandem.report.header import find_tone
 
-PAGE = Path(__file__).parents[2] / "docs" / "bench.md"
+PAGE = Path(__file__).parents[2] / "docs" / "read-verdict.md"
 
 
 def twice_as_fast(rounds=FEWEST_ROUNDS, ratio=2.0, **same):
@@ -62,8 +62,7 @@ def started(starts_of_base, starts_of_spec, rounds=6):
 
 
 def words_of_the_page(first, heading):
-    section = PAGE.read_text().partition("## The verdict")[2].partition("\n## ")[0]
-    rows = section.partition(f"| {first} | {heading} |")[2].partition("\n\n")[0]
+    rows = PAGE.read_text().partition(f"| {first} | {heading} |")[2].partition("\n\n")[0]
     return re.findall(r"^\| `([^`]+)` \|", rows, re.MULTILINE)
 
 

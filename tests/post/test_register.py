@@ -44,7 +44,7 @@ def test_claims_contradict_each_other_both_ways():
 
 
 def test_the_page_has_every_claim_as_the_register_has_it(root):
-    page = (root / "docs" / "judgment.md").read_text()
+    page = (root / "docs" / "claims.md").read_text()
     for claim in read_register().claim:
         classes = ", ".join(claim.classes) or ("all" if claim.metrics else "-")
         row = f"| {claim.id} | {claim.text} | {classes} | {claim.confirms} |"

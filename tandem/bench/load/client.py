@@ -3,7 +3,7 @@
 Invariant: a request is sent once, except in the one case below, and its read loop keeps (time,
 bytes), counts the bytes and does nothing else; a server's fault never raises, it is a word in the
 reply. The client follows no redirect and reads no answer beyond its limit, which holds for the
-bytes after decompression; docs/bench.md lists the limits.
+bytes after decompression; docs/bench-faults.md lists the limits.
 
 Times: `start_ns` is the moment at which the transport gets the body (headers and body leave in one
 write), so the wait for a connection is not included; each read has the moment at which the event

@@ -6,7 +6,7 @@ takes under a millisecond for 600 tokens: it runs after every request, during th
 streams.
 
 A speed without real text means nothing: acceptance is highest in a loop and lowest in gibberish.
-The check finds faults that occur in practice, not false or bad text; docs/suites.md states its
+The check finds faults that occur in practice, not false or bad text; docs/records.md states its
 limits. The thresholds are Tandem's own; tests check each threshold with texts on both sides.
 
 A refusal counts only at the beginning of an answer: a quoted, later or requested refusal is

@@ -56,9 +56,7 @@ def test_it_has_fourteen_classes_of_twelve_prompts():
 
 
 def test_its_classes_stand_in_the_order_of_the_documentation():
-    section = (
-        (ROOT / "docs" / "suites.md").read_text().partition("## `real`")[2].partition("\n## ")[0]
-    )
+    section = (ROOT / "docs" / "built-in-suites.md").read_text().partition("## `real`")[2]
     documented = re.findall(r"^\| `([a-z-]+)` \|", section, flags=re.MULTILINE)
     assert REAL.classes == CLASSES
     assert tuple(documented) == CLASSES
