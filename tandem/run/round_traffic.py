@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 
 from tandem.bench.plan.run_size import RunSize
 from tandem.bench.suites.prompt import Prompt
@@ -71,9 +72,14 @@ def plan_traffic(
 
 
 def _draft_suite(suite_file: SuiteFile, answer_tokens: int) -> Suite:
-    """Return a suite of as many prompts as are stated, each with the longest answer."""
+    """Return a suite of as many prompts as are stated, each with the longest answer.
+
+    The largest class comes first: a quick run sends the first classes of the file, whose order is
+    not known here, and takes no longer than this.
+    """
     prompts: list[Prompt] = []
-    for name, count in suite_file.classes.items():
+    largest_first = sorted(suite_file.classes.items(), key=itemgetter(1), reverse=True)
+    for name, count in largest_first:
         prompts += (
             Prompt(id=f"{name}-{number}", class_=name, prompt=name, max_tokens=answer_tokens)
             for number in range(count)

@@ -43,8 +43,8 @@ def test_a_file_that_the_size_leaves_out_is_not_missed():
     assert traffic.uncounted == ()
 
 
-def test_the_size_narrows_stated_classes():
-    classes = {f"class-{number}": 2 for number in range(5)}
+def test_the_size_keeps_the_largest_of_the_stated_classes():
+    classes = {"first": 1, "second": 4, "third": 2, "fourth": 4}
     stated = SUPPORT.model_copy(update={"classes": classes})
     (suite,) = plan_traffic(SIZES["quick"], ask(stated), {}).suites
-    assert suite.classes == ("class-0", "class-1", "class-2")
+    assert suite.classes == ("second", "fourth", "third")
