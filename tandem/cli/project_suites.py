@@ -6,8 +6,8 @@ fault of an experiment: its digest stands for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,21 +82,25 @@ class SuiteCheck:
     """
 
     limit: int
-    suites: dict[str, Suite] = field(default_factory=dict)
-    longest: dict[str, int] = field(default_factory=dict)
-    absent: list[str] = field(default_factory=list)
-    faults: list[SpecFault] = field(default_factory=list)
+    suites: Mapping[str, Suite]
+    longest: Mapping[str, int]
+    absent: Sequence[str]
+    faults: Sequence[SpecFault]
 
     def as_dict(self) -> dict[str, Any]:
         """Return what `tandem check --json` prints of them."""
         rows = {
-            name: {"classes": suite.count_classes(), "estimated_tokens": self.longest[name]}
+            name: {
+                "classes": suite.count_classes(),
+                "estimated_tokens": self.longest[name],
+                "notes": suite.notes,
+            }
             for name, suite in self.suites.items()
         }
         return {"read": rows, "not_at_hand": self.absent}
 
     def list_rows(self) -> list[tuple[str, str]]:
-        """Return a row for each file: its prompts and the longest, or that it is not at hand."""
+        """Return rows of each file: its prompts, the longest and notes; or that it is absent."""
         rows = []
         for name, suite in self.suites.items():
             counts = ", ".join(
@@ -105,40 +109,52 @@ class SuiteCheck:
             prompts = format_count(len(suite.prompts), "prompt")
             longest = f"about {self.longest[name]} of {self.limit} tokens"
             rows.append((name, f"{prompts}: {counts}; the longest {longest}, {ESTIMATED}"))
+            rows += (("", note.removeprefix(f"{name}: ")) for note in suite.notes)
         absence = "not at hand: its form, classes and lengths are not checked"
         return [*rows, *((path, absence) for path in self.absent)]
 
 
 def check_project_suites(selection: Selection, declaration: SpecFile[Experiment]) -> SuiteCheck:
     """Check form, ids and classes of the files at hand, and their lengths by an estimate."""
-    check = SuiteCheck(limit=declaration.record.max_prompt_tokens)
-    for index, suite in enumerate(declaration.record.suites):
-        if not isinstance(suite, SuiteFile):
+    experiment = declaration.record
+    build_fault = declaration.document.build_fault
+    suites: dict[str, Suite] = {}
+    longest = {}
+    absent = []
+    faults = []
+    for index, suite_file in enumerate(experiment.suites):
+        if not isinstance(suite_file, SuiteFile):
             continue
-        if find_project_file(selection, suite) is None:
-            check.absent.append(suite.file)
+        if find_project_file(selection, suite_file) is None:
+            absent.append(suite_file.file)
             continue
         path = f"suites[{index}].file"
         try:
-            project_suite = read_project_suite(selection, suite)
+            suite = read_project_suite(selection, suite_file)
         except InputError as error:
-            got = f"{error.where}: {error.problem}"
-            check.faults.append(declaration.document.build_fault(path, got, "", error.change))
+            faults.append(build_fault(path, f"{error.where}: {error.problem}", "", error.change))
             continue
-        check.suites[suite.name] = project_suite
-        lengths = measure_prompts(project_suite, estimate_tokens)
-        check.longest[suite.name] = max(row.tokens for row in lengths)
-        long_text = describe_long_prompts(lengths, check.limit)
+        suites[suite.name] = suite
+        lengths = measure_prompts(suite, estimate_tokens)
+        longest[suite.name] = max(row.tokens for row in lengths)
+        long_text = describe_long_prompts(lengths, experiment.max_prompt_tokens)
         if long_text:
-            got = f"{suite.file}: {long_text} ({ESTIMATED})"
-            warning = declaration.document.build_fault(path, got, "", LENGTH_ADVICE)
-            check.faults.append(replace(warning, severity="warning"))
-    check.faults.extend(_find_shared_classes(declaration, check))
-    return check
+            got = f"{suite_file.file}: {long_text} ({ESTIMATED})"
+            warning = build_fault(path, got, "", LENGTH_ADVICE)
+            faults.append(replace(warning, severity="warning"))
+
+    faults += _find_shared_classes(declaration, suites)
+    return SuiteCheck(
+        limit=experiment.max_prompt_tokens,
+        suites=suites,
+        longest=longest,
+        absent=absent,
+        faults=faults,
+    )
 
 
 def _find_shared_classes(
-    declaration: SpecFile[Experiment], check: SuiteCheck
+    declaration: SpecFile[Experiment], suites: Mapping[str, Suite]
 ) -> Iterator[SpecFault]:
     """Yield a warning for each suite with classes that a suite before it has too."""
     first_suites: dict[str, str] = {}
@@ -146,7 +162,7 @@ def _find_shared_classes(
         name = find_suite_name(suite)
         shared_classes = [
             f"{class_} of {first_suites[class_]}"
-            for class_ in _list_classes(suite, check)
+            for class_ in _list_classes(suite, suites)
             if first_suites.setdefault(class_, name) != name
         ]
         if shared_classes:
@@ -155,10 +171,10 @@ def _find_shared_classes(
             yield replace(warning, severity="warning")
 
 
-def _list_classes(suite: DeclaredSuite, check: SuiteCheck) -> tuple[str, ...]:
+def _list_classes(suite: DeclaredSuite, suites: Mapping[str, Suite]) -> tuple[str, ...]:
     """Return the classes of a suite: of a file that was not read, those that are stated."""
     if not isinstance(suite, SuiteFile):
         return load_suite(suite).classes
-    if suite.name in check.suites:
-        return check.suites[suite.name].classes
+    if suite.name in suites:
+        return suites[suite.name].classes
     return tuple(suite.classes)

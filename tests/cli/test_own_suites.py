@@ -63,6 +63,11 @@ def test_check_counts_the_prompts_of_a_file_at_hand(declare, check):
     assert (code, "support.jsonl 40 prompts: billing 40" in text) == (0, True)
 
 
+def test_check_notes_keys_that_are_not_sent(declare, check):
+    declare(PROMPTS.replace('"team"', '"priority": 1, "team"'))
+    assert "not used of its rows: priority" in check()[1]
+
+
 def test_check_says_which_file_is_not_at_hand(declare, check):
     declare(at_hand=False)
     code, text = check()
@@ -141,8 +146,8 @@ def test_the_document_has_what_was_checked(declare, specs, capsys):
     declare()
     main(["check", ENV, "--json", *folders(specs)])
     suites = json.loads(capsys.readouterr().out)["suites"]
-    read = {"support.jsonl": {"classes": {"billing": 40}, "estimated_tokens": 6}}
-    assert suites["post"] == {"read": read, "not_at_hand": []}
+    read = {"classes": {"billing": 40}, "estimated_tokens": 6, "notes": []}
+    assert suites["post"] == {"read": {"support.jsonl": read}, "not_at_hand": []}
 
 
 def test_the_page_shows_a_suite_as_it_is_declared(root):
