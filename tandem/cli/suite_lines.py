@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from tandem.cli.flags import Whole
 from tandem.cli.selection import Selection
+from tandem.declarations.record import describe_allowed_values
 from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
 from tandem.run.experiment_suites import read_declared_suite
@@ -82,11 +83,14 @@ def _declare_file(file: Path, sha256: str, flags: SuiteFlags, selection: Selecti
         )
     except ValidationError as error:
         (fault, *_) = error.errors()
-        (field, *_) = fault["loc"]
+        field = str(fault["loc"][0])
         if field == "file":
             problem = f"an experiment cannot state the path {place!r}"
             change = "rename it: letters, digits, . _ and -, with an ending such as .jsonl"
         else:
-            problem = f"--{str(field).replace('_', '-')}: {fault['msg']}"
-            change = "give another value"
+            # no flag writes null: a flag that is left out does
+            allowed = describe_allowed_values(SuiteFile.model_fields[field]).replace(" or null", "")
+            flag = f"--{field.replace('_', '-')}"
+            problem = f"{flag} {fault['input']!r}; allowed: {allowed}"
+            change = "write an allowed value"
         raise InputError(problem, where=str(file), change=change) from error

@@ -107,6 +107,13 @@ def test_path_that_no_experiment_can_state_is_refused(file: Path, specs: Path, c
     assert "an experiment cannot state the path 'prompts/my file'" in capsys.readouterr().err
 
 
+def test_flag_that_no_experiment_can_state_is_refused(file: Path, specs: Path, capsys: Any) -> None:
+    flags = ("--turns", "0", *folders(specs))
+    code = main(["artifacts", "stage-suite", str(file), "--env", ENV, *flags])
+    assert code == 2
+    assert "--turns 0; allowed: a whole number, from 1 to 1000" in capsys.readouterr().err
+
+
 def test_link_is_stored_under_the_name_that_its_lines_state(
     stage: Any, store: ObjectStore, file: Path
 ) -> None:
