@@ -252,6 +252,15 @@ def _list_suites(context: ExperimentContext) -> Iterable[tuple[str, str]]:
     return index_paths("suites", map(find_suite_name, context.experiment.suites))
 
 
+@RULES.warn("claims-suite", _OWN, "2026-11-29")
+def _find_unasked_claims(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """An experiment with the claims of the post sends the post's prompts, the suite post."""
+    experiment = context.experiment
+    if experiment.claims == "post" and "post" not in experiment.suites:
+        got = "post, but no suite is post: claims about its prompts stay without an answer"
+        yield RuleFinding("claims", got, "none, or post with suite post", "add post to suites")
+
+
 @RULES.refuse("sample-classes", _OWN, "2026-11-29")
 def _find_other_samples(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The classes that are stated of a sample have as many prompts as the sample."""

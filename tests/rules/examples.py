@@ -626,6 +626,7 @@ EXAMPLES: dict[str, Example] = {
         {"sweep": SWEEP},
     ),
     "sweep-declared": Example("goodput", {"sweep": SWEEP, "goodput": DELETE}, {"sweep": SWEEP}),
+    "claims-suite": Example("claims", {"claims": "post", "suites": ["real"]}, {"claims": "post"}),
     "task-set": Example(
         "quality[0].sha256",
         {"quality": [{"name": "letters"}]},

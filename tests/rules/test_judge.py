@@ -16,12 +16,13 @@ from examples import (
     HUB,
     MIRRORS,
     OLD_IMAGE,
+    SWEEP,
     like_small,
     native,
     of_model,
     small,
 )
-from known import fig, judged, known
+from known import DELETE, fig, judged, known
 from shipped import copy_examples, load_shipped
 
 from tandem.declarations.catalogue import Catalogue, load_catalogue
@@ -162,6 +163,14 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
     "tokens without speculation": (
         {"variants[0].num_speculative_tokens": 7},
         ["tokens-by-mode variants[0].num_speculative_tokens"],
+    ),
+    "a sweep without a load": (
+        {"sweep": SWEEP, "concurrency": DELETE},
+        ["sweep-declared concurrency"],
+    ),
+    "a task twice": (
+        {"quality": [{"name": "sums"}, {"name": "sums"}]},
+        ["task-set quality[1].name"],
     ),
     "a draft without speculation": (
         {"variants[0].draft": "Qwen/Qwen3-1.7B"},
