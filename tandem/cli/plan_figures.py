@@ -56,14 +56,7 @@ def build_basis(figures: PlanFigures, experiment: Experiment, catalogue: Catalog
         raise InputError(
             "no variant drafts with a model", where=f"experiment {experiment.name}", change=change
         )
-    cost = None
-    objection = ""
-    published = fit_published_cost(load_published(), catalogue.models[experiment.target])
-    if isinstance(published, StepCost):
-        cost = published
-    else:
-        objection = published
-
+    cost, objection = fit_published_cost(load_published(), catalogue.models[experiment.target])
     bases = {draft: DraftBasis() for draft in drafts}
     bases |= _read_runs(figures.runs, experiment, catalogue)
     _add_acceptance(bases, figures.acceptance)

@@ -78,19 +78,21 @@ def build_load(experiment: Experiment, catalogue: Catalogue, draft: DraftBasis) 
     )
 
 
-def fit_published_cost(rows: Sequence[PublishedRow], target: ModelConfig) -> StepCost | str:
-    """Return the cost of a step with a target on what Tandem deploys, or why no rows tell it.
+def fit_published_cost(
+    rows: Sequence[PublishedRow], target: ModelConfig
+) -> tuple[StepCost | None, str]:
+    """Return the cost of a step with a target on what Tandem deploys; if no rows tell it, why.
 
     Drafts are sequential: no runtime that Tandem deploys serves parallel ones.
     """
     target_kind = TARGET_KINDS.get(target.family.value)
     if target_kind is None:
-        return f"whether {target.family.value} is a mixture of experts is not known here"
+        return None, f"whether {target.family.value} is a mixture of experts is not known here"
     kind = RowKind(target_kind, "sequential", is_served=True)
     objection = find_objection(rows, kind)
     if objection:
-        return f"of its kind ({kind.words}), {objection}"
-    return fit_step_cost(rows, kind)
+        return None, f"of its kind ({kind.words}), {objection}"
+    return fit_step_cost(rows, kind), ""
 
 
 def convert_cost(cost: StepCost, plain_tpot_ms: float) -> DraftShare:

@@ -23,7 +23,7 @@ MODELS = load_catalogue().models
 TARGET = MODELS["Qwen/Qwen3-32B"]
 DRAFT = MODELS["Qwen/Qwen3-1.7B"]
 POST = DraftShare(0.19, 0.13, 0.4, "measured")
-COST = fit_published_cost(load_published(), TARGET)
+COST, _ = fit_published_cost(load_published(), TARGET)
 EXPERTS = TARGET.model_copy(
     update={"family": TARGET.family.model_copy(update={"value": "gpt_oss"})}
 )
@@ -102,8 +102,9 @@ def test_without_speed_ups_the_earliest_gain_is_chosen():
 
 
 def test_a_mixture_of_experts_has_no_cost_and_says_why():
-    words = fit_published_cost(load_published(), EXPERTS)
-    assert words.startswith(
+    cost, objection = fit_published_cost(load_published(), EXPERTS)
+    assert cost is None
+    assert objection.startswith(
         "of its kind (mixture of experts, sequential drafts, fused or native), one pair"
     )
 
