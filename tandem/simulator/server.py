@@ -121,9 +121,18 @@ class SimulatorServer:
         self._metrics_page = MetricsPage(self._settings)
         self._engine_loop = EngineLoop(engine, self._metrics_page)
         self._engine_task = asyncio.create_task(self._engine_loop.run())
+        self._engine_task.add_done_callback(self._report_end)
         self._ready_s = time.monotonic() + self._settings.start_s
         self._site = web.TCPSite(self._runner, HOST, self.port, reuse_address=True)
         await self._site.start()
+
+    def _report_end(self, engine_task: asyncio.Task[None]) -> None:
+        """Report an engine that broke, and cut its connections: it would answer nobody."""
+        if engine_task.cancelled():
+            return
+        report = {"message": "the engine broke", "exception": engine_task.exception()}
+        asyncio.get_running_loop().call_exception_handler(report)
+        self._abort()
 
     async def _restart(self, seconds: float) -> None:
         self._log.write_event("restart", seconds=seconds)
@@ -175,6 +184,8 @@ class SimulatorServer:
     ) -> web.StreamResponse:
         if time.monotonic() < self._ready_s:
             raise VllmApiError("the server is starting", status=503, kind="Service Unavailable")
+        if self._engine_task is None or self._engine_task.done():
+            raise_error_fault(FaultSettings(kind="status_500"))
         settings = self._settings
         generation_request = read_generation_request(body, APIS[request.path], settings)
         token_budget = settings.max_model_len - generation_request.prompt_tokens

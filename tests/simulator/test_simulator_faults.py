@@ -11,6 +11,7 @@ from simulator_client import CHAT, Answered, ask, chat, until
 
 from tandem.bench.suites.content import check_content
 from tandem.bench.suites.prompt import Prompt
+from tandem.simulator.engine import BatchingEngine
 from tandem.simulator.server import select_fault
 from tandem.simulator.settings import FaultSettings, PromptClassSettings, SimulatorSettings
 
@@ -176,6 +177,13 @@ def test_a_restart_cuts_streams_forgets_counters_and_comes_back(start_simulator)
     )
     assert whole(ask(running.url, CHAT, chat()))
     assert [entry.fault for entry in running.log_entries] == [None, "restart", None]
+
+
+def test_an_engine_that_broke_keeps_nobody_waiting(start_simulator, monkeypatch):
+    running = start_simulator()
+    monkeypatch.delattr(BatchingEngine, "begin")
+    cut, refused = [ask(running.url, CHAT, chat()) for _ in range(2)]
+    assert (bool(cut.broken), refused.status) == (True, 500)
 
 
 def test_a_rate_meets_its_share_of_the_requests():
