@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Literal, TextIO, cast
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter, UnknownOptionError
 
 from tandem.bench.records.terminal_text import PrintableStream
 from tandem.cli.console import open_console, print_fault
@@ -52,6 +52,20 @@ EXTRAS: Mapping[str, str] = {
     "cdk8s_plus_36": "deploy",
     "constructs": "deploy",
     "jsii": "deploy",
+}
+
+# flags of vLLM's and GuideLLM's benchmarks -> those of `tandem bench run`
+FOREIGN_FLAGS: Mapping[str, str] = {
+    "--base-url": "--baseline",
+    "--target": "--baseline",
+    "--data": "--suite",
+    "--dataset": "--suite",
+    "--dataset-name": "--suite",
+    "--dataset-path": "--suite",
+    "--max-concurrency": "--concurrency",
+    "--max-seconds": "--duration",
+    "--num-prompts": "--prompts-per-class",
+    "--request-rate": "--rate",
 }
 
 # group -> command -> what its help says in a line of 80 columns, and what is called
@@ -198,6 +212,10 @@ def _convert_error(error: Exception, words: Sequence[str]) -> TandemError:
             chain = app.parse_commands(words)[0]
             flag = error.argument.name if error.argument else ""
             text = str(error) if flag in str(error) else f"{flag}: {error}"
+            if isinstance(error, UnknownOptionError) and chain == ("bench", "run"):
+                word = str(error.token.keyword).partition("=")[0]
+                if word in FOREIGN_FLAGS:
+                    text = f"Unknown option: {word}. Did you mean {FOREIGN_FLAGS[word]}?"
             return InputError(
                 text if text.endswith("...") else text.removesuffix("."),
                 where=" ".join(("tandem", *chain)),

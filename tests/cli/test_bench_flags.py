@@ -84,6 +84,7 @@ def test_a_bad_flag_ends_with_2_and_what_is_allowed(tmp_path, capsys, flags, sai
             "--repeats beside --knee; allowed: one of them",
         ),
         ((*ARMS, "--quick", "--full"), "Mutually exclusive arguments: {--"),
+        ((*ARMS, "--dataset", "own.jsonl"), "Unknown option: --dataset. Did you mean --suite?"),
     ],
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, tuple) else "",
 )
