@@ -81,7 +81,8 @@ def run(
         experiment: name of the experiment; not with --resume
         env: the environment
         hours: how long the lease lasts; the fleet stops at its end even if in use (not with --until
-            stage; with --dry-run default: as many as one lease of the run needs)
+            stage; with --dry-run default: as many as one lease of the run needs, or the most that
+            guard.max_hours allows)
         until: end after this step: stage (the models; raises no node) or compile (the artifacts)
         quick: three classes, short answers
         full: every prompt, with answers as long as its suite states
