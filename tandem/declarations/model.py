@@ -8,6 +8,7 @@ from pydantic import Field
 
 from tandem.declarations.figure import DataFigure, DataFile
 
+BYTES_PER_VALUE = 2  # of the KV cache, bfloat16 and float16
 ModelKind = Literal["causal-lm", "eagle-head", "eagle3-head", "medusa-heads"]
 
 
@@ -44,6 +45,19 @@ class ModelConfig(DataFile):
     dtype: DataFigure[str | None] = Field(description="type of the published weights")
     bytes: DataFigure[int | None] = Field(description="size of the published weights, in bytes")
     gated: DataFigure[bool | None] = Field(description="the hub asks for a token")
+
+    def count_kv_bytes(self, ranks: int = 1) -> int | None:
+        """Return a token's bytes in the KV cache, over all layers; None where a figure is unknown.
+
+        Args:
+            ranks: that share the cache. More ranks than KV heads hold copies of them (NxD Inference
+                modules/attention/gqa.py, REPLICATE_TO_TP_DEGREE).
+        """
+        heads = self.kv_heads.value
+        dim = self.head_dim.value
+        if heads is None or dim is None:
+            return None
+        return 2 * self.layers.value * max(heads, ranks) * dim * BYTES_PER_VALUE
 
     def revision_or_main(self) -> str:
         """Return the pinned commit, or `main`, which moves, until one is pinned."""

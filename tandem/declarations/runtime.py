@@ -68,6 +68,15 @@ class ModeSupport(SpecRecord):
     reason: str = Field(description="why, in one sentence for the operator")
     nearest: str = Field(description="what to write instead, where refused")
 
+    def serves_family(self, family: str | None) -> bool:
+        """Return whether it serves targets of a family; one that is unknown is not refused."""
+        return family is None or not self.target_families or family in self.target_families
+
+    def is_shown(self, target: str) -> bool:
+        """Return whether a documented run of the mode with the target exists."""
+        is_proven = not self.proven_targets or target in self.proven_targets
+        return self.verdict.value == "served" and is_proven
+
 
 class FlagSpelling(SpecRecord):
     """The flag of one Neuron setting of a compile program."""

@@ -33,7 +33,6 @@ from tandem.plan.step_tokens import (
     find_acceptance,
 )
 
-BYTES_PER_VALUE = 2  # bfloat16 and float16
 GIB = 2**30
 # tokens that Trainium2 computes while it reads each 2-byte weight once: 667 BF16 TFLOPS over 2.9
 # TB/s, 2 FLOP a weight and token (awsdocs-neuron v2.29.0
@@ -107,18 +106,9 @@ def convert_cost(cost: StepCost, plain_tpot_ms: float) -> DraftShare:
     )
 
 
-def count_kv_bytes(model: ModelConfig) -> int | None:
-    """Return a token's bytes in the KV cache, over all layers; None where a figure is unknown."""
-    heads = model.kv_heads.value
-    dim = model.head_dim.value
-    if heads is None or dim is None:
-        return None
-    return 2 * model.layers.value * heads * dim * BYTES_PER_VALUE
-
-
 def stretch_step(load: PlanLoad, concurrency: int) -> float:
     """Return how much longer a plain step is at a load than alone, by the bytes that it reads."""
-    kv_bytes = count_kv_bytes(load.target)
+    kv_bytes = load.target.count_kv_bytes()
     weight_bytes = load.target.bytes.value
     if kv_bytes is None or weight_bytes is None:
         return 1.0
@@ -234,9 +224,6 @@ def compute_core_memory(
 ) -> CoreMemory | None:
     """Return what weights and KV cache take on each logical core; None where a figure is unknown.
 
-    More cores than KV heads hold copies of them (NxD Inference modules/attention/gqa.py,
-    REPLICATE_TO_TP_DEGREE).
-
     Args:
         target, draft: the models.
         cores: logical cores that share them, tensor_parallel_size.
@@ -249,12 +236,11 @@ def compute_core_memory(
         if model is None:
             weights.append(0.0)
             continue
-        token_bytes = count_kv_bytes(model)
-        heads = model.kv_heads.value
-        if token_bytes is None or heads is None or model.bytes.value is None:
+        token_bytes = model.count_kv_bytes(cores)
+        if token_bytes is None or model.bytes.value is None:
             return None
         weights.append(model.bytes.value / cores / GIB)
-        kv_bytes += token_bytes * max(cores / heads, 1) * sequences * max_model_len
+        kv_bytes += token_bytes * sequences * max_model_len
     return CoreMemory(target_gib=weights[0], draft_gib=weights[1], kv_gib=kv_bytes / cores / GIB)
 
 

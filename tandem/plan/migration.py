@@ -22,7 +22,7 @@ from tandem.declarations.experiment import (
     Variant,
 )
 from tandem.declarations.model import ModelConfig
-from tandem.declarations.runtime import ModeSupport, Runtime
+from tandem.declarations.runtime import Runtime
 from tandem.declarations.server_command import ServerCommand, build_server_command
 from tandem.declarations.variant_key import compute_artifact_key
 from tandem.errors import InputError
@@ -85,7 +85,7 @@ def migrate_experiment(
     losses = [move for move in moves if isinstance(move, str)]
     sweep = _move_sweep(experiment, after, catalogue) if experiment.sweep else None
     if experiment.sweep and sweep is None:
-        reason = _find_support(after, experiment.sweep.mode).reason
+        reason = after.mode(experiment.sweep.mode).reason
         losses.append(f"sweep {experiment.sweep.prefix}: {reason}")
 
     tuning = experiment.serving.tuning
@@ -106,8 +106,8 @@ def migrate_experiment(
             "serving": experiment.serving.model_copy(update={"tuning": tuning}),
         }
     )
-    modes = [_find_support(after, variant.mode) for variant in migrated.all_variants()]
-    is_unproven = any(not _is_shown(support, experiment.target) for support in modes)
+    modes = [after.mode(variant.mode) for variant in migrated.all_variants()]
+    is_unproven = any(not support.is_shown(experiment.target) for support in modes)
     migrated = migrated.model_copy(update={"accept_unproven": is_unproven})
     changes = (
         *_list_variant_changes(experiment, migrated, after),
@@ -150,16 +150,6 @@ def _find_runtime(experiment: Experiment, name: str, catalogue: Catalogue) -> Ru
     raise InputError(problem, where="--runtime", change=change)
 
 
-def _find_support(runtime: Runtime, mode: Mode) -> ModeSupport:
-    return next(support for support in runtime.modes if support.mode == mode)
-
-
-def _is_shown(support: ModeSupport, target: str) -> bool:
-    """Return whether a documented run of the mode with the target exists."""
-    is_proven = not support.proven_targets or target in support.proven_targets
-    return support.verdict.value == "served" and is_proven
-
-
 def _list_drafts(mode: Mode, target: ModelConfig, catalogue: Catalogue) -> list[str]:
     """Return the models that draft for a target in a mode, the largest first."""
     drafts = [
@@ -189,9 +179,9 @@ def _choose_mode(
         for support in runtime.modes
         if support.verdict.value != "refused"
         and support.mode != "none"
-        and (not support.target_families or target.family.value in support.target_families)
+        and support.serves_family(target.family.value)
     ]
-    options.sort(key=lambda support: (support.mode != mode, not _is_shown(support, target.id)))
+    options.sort(key=lambda support: (support.mode != mode, not support.is_shown(target.id)))
     for support in options:
         drafts = _list_drafts(support.mode, target, catalogue)
         if drafts:
@@ -209,7 +199,7 @@ def _move_variant(
         variant.mode, catalogue.models[experiment.target], runtime, catalogue
     )
     if mode == "none":
-        support = _find_support(runtime, variant.mode)
+        support = runtime.mode(variant.mode)
         return f"variant {variant.name}: {support.reason}; nearest: {support.nearest}"
     kind = DRAFT_KINDS[mode]
     draft = drafts[0]
@@ -243,7 +233,7 @@ def _list_variant_changes(
         new = after.get(name)
         reason = ""
         if old and (new is None or new.mode != old.mode):
-            reason = _find_support(runtime, old.mode).reason
+            reason = runtime.mode(old.mode).reason
         yield MigrationChange("variant", name, _describe(old), _describe(new), reason)
 
 
@@ -332,7 +322,7 @@ def pair_flags(command: ServerCommand) -> dict[str, str]:
 def _list_lost_support(before: Runtime, after: Runtime) -> Iterator[str]:
     """Yield each mode that the runtime before serves and the one after does not."""
     for support in before.modes:
-        twin = _find_support(after, support.mode)
+        twin = after.mode(support.mode)
         if support.verdict.value == "served" and twin.verdict.value == "refused":
             yield f"mode {support.mode}: {twin.reason}; nearest: {twin.nearest}"
 
@@ -342,8 +332,8 @@ def _list_evidence(experiment: Experiment, runtime: Runtime) -> Iterator[str]:
     target = experiment.target
     batch = experiment.serving.max_num_seqs
     for mode in dict.fromkeys(variant.mode for variant in experiment.all_variants()):
-        support = _find_support(runtime, mode)
-        if not _is_shown(support, target):
+        support = runtime.mode(mode)
+        if not support.is_shown(target):
             yield f"{mode} with {target} has no documented run: {support.reason}"
         most = support.shown_max_num_seqs
         if most is not None and batch > most.value:

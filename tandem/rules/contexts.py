@@ -63,6 +63,12 @@ class ExperimentContext:
         """The target model."""
         return look_up(self.catalogue.models, self.experiment.target)
 
+    @property
+    def family(self) -> str | None:
+        """The target's family; None of a target that no data file has."""
+        target = self.catalogue.models.get(self.experiment.target)
+        return target.family.value if target else None
+
     @cached_property
     def arms(self) -> tuple[ArmContext, ...]:
         """The written variants, then the swept ones."""
@@ -127,10 +133,9 @@ class ArmContext(ExperimentContext):
     @property
     def support(self) -> ModeSupport:
         """The runtime's support of the mode; unknown for a runtime that Tandem does not render."""
-        return look_up(
-            {support.mode: support for support in self.runtime.modes if self.spelling},
-            self.variant.mode,
-        )
+        if self.runtime.spelling is None:
+            raise UnknownValueError(self.runtime.name)
+        return self.runtime.mode(self.variant.mode)
 
     @property
     def draft(self) -> ModelConfig:
@@ -146,11 +151,10 @@ class ArmContext(ExperimentContext):
     @property
     def pair(self) -> tuple[ModelConfig, ModelConfig]:
         """Draft and target if the draft fits the mode and the target decodes alone; or unknown."""
-        is_pair = (
-            self.draft.kind.value == DRAFT_KINDS.get(self.variant.mode)
-            and self.target.kind.value == "causal-lm"
-        )
-        return look_up({True: (self.draft, self.target)}, is_pair)
+        draft_kind = DRAFT_KINDS.get(self.variant.mode)
+        if (self.draft.kind.value, self.target.kind.value) != (draft_kind, "causal-lm"):
+            raise UnknownValueError(self.variant.mode)
+        return self.draft, self.target
 
 
 @dataclass(frozen=True, kw_only=True)

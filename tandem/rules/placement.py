@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from tandem.declarations.disk import GIB
 from tandem.declarations.figure import DataFigure
-from tandem.declarations.model import ModelConfig
 from tandem.declarations.platform import InstanceType
 from tandem.declarations.system_jobs import RUNNER_CPU_M, RUNNER_MEMORY_MIB, sum_job_requests
 from tandem.rules.contexts import EnvironmentContext, ExperimentContext, HostingContext
@@ -27,7 +26,6 @@ SYSTEM_NODE_CPU_M = 500
 SYSTEM_NODE_MEMORY_MIB = 256
 CONTROLLERS_CPU_M = 1000 + RUNNER_CPU_M
 CONTROLLERS_MEMORY_MIB = 1536 + RUNNER_MEMORY_MIB
-BYTES_PER_VALUE = 2  # bfloat16 and float16
 
 _ARCH = f"{NEURON_SDK} about-neuron/arch/neuron-hardware/trn2-arch.rst"
 _DRA = f"{NEURON_SDK} deploy/eks/dra.rst"
@@ -230,18 +228,6 @@ def _find_large_memory(context: HostingContext) -> Iterable[RuleFinding]:
     yield from _find_large_request(context, "memory_gib", context.instance.allocatable_memory_mib)
 
 
-def cache_bytes(model: ModelConfig, *, degree: int, tokens: int) -> int:
-    """Return the KV cache of `tokens` tokens over all ranks; KV heads fewer than ranks replicate.
-
-    Source: neuronx-distributed-inference modules/attention/gqa.py, REPLICATE_TO_TP_DEGREE.
-    """
-    heads = model.kv_heads.value
-    dimension = model.head_dim.value
-    if heads is None or dimension is None:
-        return 0
-    return 2 * model.layers.value * max(heads, degree) * dimension * BYTES_PER_VALUE * tokens
-
-
 @RULES.refuse("device-memory", _ARCH, "2026-08-21")
 def _find_device_memory_shortage(context: HostingContext) -> Iterable[RuleFinding]:
     """Weights and KV cache of target and largest draft fit the claimed devices' memory."""
@@ -251,7 +237,7 @@ def _find_device_memory_shortage(context: HostingContext) -> Iterable[RuleFindin
     per_device = (figure.value or 0) * GIB
     target_bytes, *draft_bytes = (
         (model.bytes.value or 0)
-        + cache_bytes(model, degree=serving.tensor_parallel_size, tokens=tokens)
+        + (model.count_kv_bytes(serving.tensor_parallel_size) or 0) * tokens
         for model in context.list_pair()
     )
     needed_bytes = target_bytes + max(draft_bytes, default=0)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tandem.declarations.model import ModelConfig
-from tandem.declarations.runtime import ModeSupport
 from tandem.declarations.suite_file import find_suite_name
 from tandem.rules.contexts import ArmContext, EnvironmentContext, ExperimentContext, HostingContext
 from tandem.rules.rule import DATA, LOADER, NXDI, RuleFinding, RuleList, index_paths, join_values
@@ -32,32 +30,22 @@ _POD_NAMES = "kubernetes.io/docs/concepts/overview/working-with-objects/names"
 RULES = RuleList()
 
 
-def _serves_family(support: ModeSupport, target: ModelConfig | None) -> bool:
-    return (
-        target is None
-        or not support.target_families
-        or target.family.value in support.target_families
-    )
-
-
 @RULES.refuse("mode-served", _MODES, "2026-11-21")
 def _find_refused_mode(context: ArmContext) -> Iterable[RuleFinding]:
     """The runtime serves the mode for the target's family."""
-    target = context.catalogue.models.get(context.experiment.target)
+    family = context.family
     runtime = context.runtime
     support = context.support
-    can_serve = context.support.verdict.value != "refused"
+    can_serve = support.verdict.value != "refused"
     # target-family refuses a family that the runtime serves in no mode
-    is_known = target is None or target.family.value in runtime.target_families.value
-    if not can_serve or (is_known and not _serves_family(support, target)):
-        family = ""
-        if can_serve and target:
-            family = f" with a target of family {target.family.value}"
-        got = f"{support.mode} on runtime {runtime.name}{family}: {support.reason}"
+    is_known = family in runtime.target_families.value
+    if not can_serve or (is_known and not support.serves_family(family)):
+        words = f" with a target of family {family}" if can_serve else ""
+        got = f"{support.mode} on runtime {runtime.name}{words}: {support.reason}"
         modes = [
             mode
             for mode in runtime.modes
-            if mode.verdict.value == "served" and _serves_family(mode, target)
+            if mode.verdict.value == "served" and mode.serves_family(family)
         ]
         legal = join_values(mode.mode for mode in modes)
         yield RuleFinding(
@@ -87,23 +75,16 @@ def _find_unproven_mode(context: ArmContext) -> Iterable[RuleFinding]:
     """A documented run of mode and target exists, or the experiment says accept_unproven."""
     target = context.experiment.target
     support = context.support
-    verdict = context.support.verdict
-    is_foreign = bool(support.proven_targets) and target not in support.proven_targets
-    is_shown = verdict.value == "served" and not is_foreign
-    model = context.catalogue.models.get(target)
-    if not is_shown and verdict.value != "refused" and _serves_family(support, model):
+    verdict = support.verdict
+    is_served = verdict.value != "refused" and support.serves_family(context.family)
+    if is_served and not support.is_shown(target):
         got = f"{support.mode} with {target} on runtime {context.runtime.name}: {support.reason}"
-        legal = (
-            f"{support.mode} with {join_values(support.proven_targets)}"
-            if is_foreign
-            else "a mode that is served"
-        )
-        accepts = context.experiment.accept_unproven
-        change = (
-            "prove it on one node first"
-            if accepts
-            else f"accept_unproven: true, or: {support.nearest}"
-        )
+        legal = "a mode that is served"
+        if support.proven_targets and target not in support.proven_targets:
+            legal = f"{support.mode} with {join_values(support.proven_targets)}"
+        change = f"accept_unproven: true, or: {support.nearest}"
+        if context.experiment.accept_unproven:
+            change = "prove it on one node first"
         yield RuleFinding(context.paths["mode"], got, legal, change, verdict)
 
 

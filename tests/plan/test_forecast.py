@@ -11,7 +11,6 @@ from tandem.plan.forecast import (
     compute_core_memory,
     compute_step_cost,
     convert_cost,
-    count_kv_bytes,
     fit_published_cost,
     forecast_cells,
     stretch_step,
@@ -59,7 +58,7 @@ def test_a_plain_step_grows_with_the_caches_that_it_reads():
 
 def test_memory_is_weights_and_cache_over_the_cores():
     memory = compute_core_memory(TARGET, DRAFT, cores=8, sequences=4, max_model_len=1024)
-    kv_bytes = 4 * 1024 * (count_kv_bytes(TARGET) + count_kv_bytes(DRAFT))
+    kv_bytes = 4 * 1024 * (TARGET.count_kv_bytes() + DRAFT.count_kv_bytes())
     total = (TARGET.bytes.value + DRAFT.bytes.value + kv_bytes) / 8 / 2**30
     assert memory.total_gib == pytest.approx(total)
 
