@@ -17,21 +17,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from tandem.bench.plan.run_options import ApiName
-from tandem.cli.bench_flags import (
-    NO_FLAGS,
-    ExtraBodies,
-    Headers,
-    KeyVariables,
-    LeftOutFields,
-    RecordFields,
-    RequestLimits,
-    RunFlags,
-    ServerUrl,
-    restore_flags,
-)
+from tandem.cli.bench_flags import NO_FLAGS, Headers, KeyVariables, RunFlags, restore_flags
 from tandem.cli.console import count_columns, print_result
-from tandem.cli.flags import EnvironmentName, Name, Price, RunFolder, Share, require_range
+from tandem.cli.flags import Price, RunFolder, Share, require_range
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
 from tandem.shell_command import quote_command
@@ -55,6 +43,18 @@ PROBE_CODES = (
 COMPARE_CODES = "exit codes: 0 compared; 2 bad input; 4 one of the runs is void"
 
 app = App(name="bench")
+app.command(
+    "tandem.cli.bench_probe:probe",
+    name="probe",
+    help="Say what a server is, takes and offers, before a run.",
+    help_epilogue=PROBE_CODES,
+    sort_key=1,
+)
+app.command(
+    "tandem.cli.publish:publish",
+    name="publish",
+    help="Send figures to CloudWatch and records to S3; skip what is there.",
+)
 
 
 @app.command(name="run", help_epilogue=RUN_CODES, config=restore_flags, sort_key=0)
@@ -93,51 +93,6 @@ def measure(flags: RunFlags = NO_FLAGS, *, selection: Selection = DEFAULTS) -> E
     outcome = run_until_end(run)
     publish_code = publisher.finish() if publisher else ExitCode.DONE
     return max(_report_outcome(outcome, folder, selection), publish_code)
-
-
-@app.command(help_epilogue=PROBE_CODES, sort_key=1)
-def probe(
-    url: ServerUrl,
-    /,
-    *,
-    model: Annotated[str | None, Parameter(metavar="M")] = None,
-    api: ApiName = "chat",
-    record: RecordFields = frozenset(),
-    api_key_env: KeyVariables = (),
-    header: Headers = (),
-    extra_body: ExtraBodies = (),
-    leave_out: LeftOutFields = (),
-    timeouts: RequestLimits | None = None,
-    selection: Selection = DEFAULTS,
-) -> ExitCode:
-    """Say what a server is, takes and offers, before a run.
-
-    Args:
-        url: of the server, with or without /v1, or the whole URL of an endpoint
-        model: name of the served model (default: the only one that it lists)
-        api: endpoint of the requests
-        record: also ask for token ids or log-probabilities, of which some engines die
-        api_key_env: environment variable with the API key
-        header: HTTP header of every request, such as api-version:2; env:VAR reads V from the
-            environment
-        extra_body: JSON object of further fields of each request, such as {"top_p": 0.9}
-        leave_out: field of the request not to send, such as seed
-        timeouts: in seconds (default: connect:10,first-token:120,gap:60,whole:600)
-    """
-    from tandem.cli.bench_probe import probe_address  # noqa: PLC0415 - aiohttp
-
-    return probe_address(
-        url,
-        model=model,
-        api=api,
-        extras=record,
-        keys=api_key_env,
-        headers=header,
-        extra_body=extra_body,
-        leave_out=leave_out,
-        timeouts=timeouts or {},
-        as_json=selection.as_json,
-    )
 
 
 @app.command(help_epilogue=REPORT_CODES)
@@ -291,29 +246,6 @@ def verify(
         as_json=selection.as_json,
         code=code,
     )
-
-
-@app.command
-def publish(
-    folder: RunFolder,
-    /,
-    *,
-    env: EnvironmentName,
-    experiment: Name | None = None,
-    simulated: bool = False,
-    selection: Selection = DEFAULTS,
-) -> ExitCode:
-    """Send figures to CloudWatch and records to S3; skip what is there.
-
-    Args:
-        folder: folder of the run
-        env: environment whose account gets them
-        experiment: the experiment that was measured
-        simulated: the servers are simulated: use a separate namespace
-    """
-    from tandem.cli.publish import publish_folder  # noqa: PLC0415 - the rules of an environment
-
-    return publish_folder(selection, folder, env, experiment, is_simulation=simulated)
 
 
 def _report_outcome(outcome: RunOutcome, folder: Path, selection: Selection) -> ExitCode:

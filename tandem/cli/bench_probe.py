@@ -1,20 +1,32 @@
-"""The screen of `tandem bench probe`: ten lines on one server.
+"""`tandem bench probe URL`: ten lines on one server.
 
 Invariant: each line says what the server did just now; notes go to standard error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
 import uvloop
+from cyclopts import Parameter
 
 from tandem.bench.load.server_description import ServerDescription, describe_server
 from tandem.bench.plan.run_options import ApiName
 from tandem.bench.records.manifest import ManifestArm, Timeouts
+from tandem.cli.bench_flags import (
+    ExtraBodies,
+    Headers,
+    KeyVariables,
+    LeftOutFields,
+    RecordFields,
+    RequestLimits,
+    ServerUrl,
+)
 from tandem.cli.console import VerbatimText, print_json, print_line, print_rows
-from tandem.cli.server_flags import ServerWord, assign_words, merge_bodies, read_access
+from tandem.cli.selection import DEFAULTS, Selection
+from tandem.cli.server_flags import assign_words, merge_bodies, read_access
 from tandem.errors import ExitCode
 from tandem.shell_command import quote_command
 
@@ -24,27 +36,40 @@ _EXTRA_WORDS = {None: "not asked for (--record)", True: "yes", False: "no"}
 _SPECULATION_KEYS = frozenset({"drafts", "draft_tokens", "accepted_tokens"})
 
 
-def probe_address(
-    url: str,
+def probe(
+    url: ServerUrl,
+    /,
     *,
-    model: str | None,
-    api: ApiName,
-    extras: Collection[str],
-    keys: Collection[ServerWord],
-    headers: Collection[ServerWord],
-    extra_body: Collection[ServerWord],
-    leave_out: Collection[ServerWord],
-    timeouts: Mapping[str, float],
-    as_json: bool,
+    model: Annotated[str | None, Parameter(metavar="M")] = None,
+    api: ApiName = "chat",
+    record: RecordFields = frozenset(),
+    api_key_env: KeyVariables = (),
+    header: Headers = (),
+    extra_body: ExtraBodies = (),
+    leave_out: LeftOutFields = (),
+    timeouts: RequestLimits | None = None,
+    selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Probe a server, and print what it is, takes and offers.
+    """Say what a server is, takes and offers, before a run.
+
+    Args:
+        url: of the server, with or without /v1, or the whole URL of an endpoint
+        model: name of the served model (default: the only one that it lists)
+        api: endpoint of the requests
+        record: also ask for token ids or log-probabilities, of which some engines die
+        api_key_env: environment variable with the API key
+        header: HTTP header of every request, such as api-version:2; env:VAR reads V from the
+            environment
+        extra_body: JSON object of further fields of each request, such as {"top_p": 0.9}
+        leave_out: field of the request not to send, such as seed
+        timeouts: in seconds (default: connect:10,first-token:120,gap:60,whole:600)
 
     Raises:
         InputError: a variable is not set, or the server refuses what the user asked for.
         ExternalError: the server cannot be measured.
     """
     names = (ARM_NAME,)
-    access = read_access({ARM_NAME: url}, tuple(keys), tuple(headers))[ARM_NAME]
+    access = read_access({ARM_NAME: url}, api_key_env, header)[ARM_NAME]
     arm = ManifestArm(
         name=ARM_NAME,
         role="baseline",
@@ -54,13 +79,12 @@ def probe_address(
         extra_body=merge_bodies(assign_words("--extra-body", extra_body, names)[ARM_NAME]),
         left_out=tuple(assign_words("--leave-out", leave_out, names)[ARM_NAME]),
     )
-    limits = Timeouts(**timeouts)
+    limits = Timeouts(**(timeouts or {}))
     description = uvloop.run(
-        describe_server(arm, api=api, access=access, extras=extras, timeouts=limits)
+        describe_server(arm, api=api, access=access, extras=record, timeouts=limits)
     )
-    if as_json:
-        print_json(msgspec.to_builtins(description))
-        return ExitCode.DONE
+    if selection.as_json:
+        return print_json(msgspec.to_builtins(description))
     print_rows(_list_rows(description), indent=0)
     for note in description.notes:
         print_line(f"note: {note}", stderr=True)

@@ -75,8 +75,7 @@ def check(
     if selection.as_json:
         document = _build_document(inputs, old_snapshot, changes)
         document["suites"] = {name: row.as_dict() for name, row in suite_checks.items()}
-        print_json(document, code)
-        return code
+        return print_json(document, code)
 
     gaps = sum(fault.got == FILL_IN for fault in inputs.faults)
     print_line(_count_faults(inputs, refusals, gaps))

@@ -131,15 +131,16 @@ def ask_consent(question: str, *, where: str) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def print_json(value: Mapping[str, Any], code: ExitCode = ExitCode.DONE) -> None:
+def print_json(value: Mapping[str, Any], code: ExitCode = ExitCode.DONE) -> ExitCode:
     """Print one JSON document to standard output in ASCII, so that no terminal acts on it.
 
     Args:
         value: the document.
-        code: what the command ends with, added as `exit_code`.
+        code: what the command ends with, added as `exit_code`; it is returned.
     """
     document = {**value, "exit_code": int(code)}
     print(json.dumps(document, indent=2, default=str).replace("\x7f", "\\u007f"))
+    return code
 
 
 def print_result(
@@ -157,9 +158,8 @@ def print_result(
         as_json: which of the two.
     """
     if as_json:
-        print_json(document, code)
-    else:
-        print(*lines, sep="\n")
+        return print_json(document, code)
+    print(*lines, sep="\n")
     return code
 
 
@@ -223,7 +223,9 @@ def _print_fault_group(group: Sequence[SpecFault], *, is_brief: bool, has_source
     first = group[0]
     word = "error" if first.severity == "refusal" else "warning"
     is_short = is_brief and word == "warning"
-    message = f"{word}: {first.place}: {_describe_problem(first)}"
+    message = f"{word}: {first.place}: {first.describe_problem()}"
+    if not first.allowed:
+        message += f". {first.change}"
     if is_short and len(group) > 1:
         message += f" (and {len(group) - 1} more)"
     print_message(message, style=STYLES[word], is_brief=is_short)
@@ -236,16 +238,6 @@ def _print_fault_group(group: Sequence[SpecFault], *, is_brief: bool, has_source
         lines.append(f"why      rule {first.rule}: {first.source}")
     for line in lines:
         print_line(f"  {line}", stderr=True)
-
-
-def _describe_problem(fault: SpecFault) -> str:
-    if not fault.allowed:
-        return f"`{fault.path}` {fault.got}. {fault.change}"
-    if not fault.path:
-        return fault.got
-    if not fault.got:
-        return f"{fault.path}: missing"
-    return f"{fault.path}: got {fault.got}"
 
 
 def format_count(count: int, noun: str) -> str:

@@ -84,8 +84,7 @@ def doctor(
             "lines": [asdict(finding) for finding in findings],
             "counts": counts,
         }
-        print_json(document, code)
-        return code
+        return print_json(document, code)
 
     counts_text = ", ".join(f"{count} {level}" for level, count in counts.items() if count)
     print_line(f"{environment.name}: {counts_text}; exit code {int(code)}")

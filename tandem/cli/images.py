@@ -66,11 +66,9 @@ def images(
     is_open = any(use.digest is None for use in itertools.chain(*uses.values()))
     code = ExitCode.STALE if strict and is_open else ExitCode.DONE
     if selection.as_json:
-        print_json(
-            {"images": {name: list(map(asdict, group)) for name, group in uses.items()}}, code
-        )
-    else:
-        _print_uses(uses)
+        rows = {name: list(map(asdict, group)) for name, group in uses.items()}
+        return print_json({"images": rows}, code)
+    _print_uses(uses)
     return code
 
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from tandem.bench.records.manifest import RunManifest, read_manifest, run_id
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.console import format_count, print_result
+from tandem.cli.flags import EnvironmentName, Name, RunFolder
 from tandem.cli.inputs import read_legal_inputs
-from tandem.cli.selection import Selection
+from tandem.cli.selection import DEFAULTS, Selection
 from tandem.declarations import names
 from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment
@@ -34,26 +35,25 @@ UNPUBLISHED = "not all of the run is published"
 PublishTarget = tuple[Environment, Experiment]
 
 
-def publish_folder(
-    selection: Selection,
-    folder: Path,
-    environment: str,
-    experiment: str | None,
+def publish(
+    folder: RunFolder,
+    /,
     *,
-    is_simulation: bool,
+    env: EnvironmentName,
+    experiment: Name | None = None,
+    simulated: bool = False,
+    selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Publish what of a run's folder is not published yet.
+    """Send figures to CloudWatch and records to S3; skip what is there.
+
+    The exit code is that of an external failure if something is left for a later publish, or was
+    given up now (reported once).
 
     Args:
-        selection: the folders of declared files.
-        folder: of the run.
-        environment, experiment: their names; None for the only experiment that fits.
-        is_simulation: whether the user says that an arm is simulated.
-
-    Returns:
-        DONE when all of it is published, now or before; EXTERNAL_FAILURE when something is left for
-            a later publish,
-        or was given up now (reported once).
+        folder: folder of the run
+        env: environment whose account gets them
+        experiment: the experiment that was measured
+        simulated: the servers are simulated: use a separate namespace
 
     Raises:
         SpecError: a declared file is refused.
@@ -67,8 +67,8 @@ def publish_folder(
         raise InputError(
             "it searched a knee, which has no metric", where=str(folder), change=change
         )
-    target = find_target(selection, environment, run_manifest, experiment)
-    require_server_kind(run_manifest, target[0], is_simulation=is_simulation)
+    target = find_target(selection, env, run_manifest, experiment)
+    require_server_kind(run_manifest, target[0], is_simulation=simulated)
     destination = _build_destination(target, run_manifest)
     with _lock_folder(folder):
         report = publish_rounds(destination, folder, connect(target[0].region), files=RUN_FILES)

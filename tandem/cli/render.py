@@ -59,8 +59,7 @@ def render(
             "orphans": orphans,
             "deploy_first": [f"{name}/Workloads" for name in unbound_namespaces],
         }
-        print_json(document, code)
-        return code
+        return print_json(document, code)
 
     if inputs.faults:
         warnings = format_count(len(inputs.faults), "warning")

@@ -79,8 +79,7 @@ def results(
             "report": str(report_path or report_url) or None,
             "folder": str(out) if out else None,
         }
-        print_json(document, code)
-        return code
+        return print_json(document, code)
     print(text.rstrip())
     print_rows([("results", VerbatimText(url))])
     if report_url:
@@ -115,8 +114,7 @@ def _print_decision(
             "decision": msgspec.to_builtins(decision),
             "folder": str(out) if out else None,
         }
-        print_json(document, code)
-        return code
+        return print_json(document, code)
     for line in format_decision(decision):
         print(line)
     if out is not None:

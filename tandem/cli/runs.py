@@ -73,8 +73,7 @@ def list_runs(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitC
             }
             for record in records
         ]
-        print_json({"environment": env, "runs": rows, "unread": unread}, code)
-        return code
+        return print_json({"environment": env, "runs": rows, "unread": unread}, code)
     width = max((len(record.run) for record in records), default=0) + 2
     print_line(f"{env}: {format_count(len(records), 'run')}")
     print_rows(

@@ -62,8 +62,7 @@ def show(
             _environment_as_dict(inputs, environment, folders)
             for environment in inputs.environments()
         ]
-        print_json({"environments": documents})
-        return ExitCode.DONE
+        return print_json({"environments": documents})
     for environment in inputs.environments():
         print_line(f"{environment.name}: account {environment.account}, {environment.region}")
         print_rows(_list_rows(inputs, environment, verbose=verbose), label_columns=12)
