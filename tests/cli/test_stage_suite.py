@@ -11,7 +11,6 @@ import pytest
 import yaml
 from bucket_specs import ENV, folders, write_environment
 
-from tandem.artifacts.store import ObjectStore
 from tandem.artifacts.suite_files import read_suite_bytes
 from tandem.cli.program import main
 from tandem.declarations.suite_file import SuiteFile
@@ -55,12 +54,12 @@ def read_lines(text: str) -> SuiteFile:
     return SuiteFile.model_validate(fields)
 
 
-def test_printed_lines_find_the_stored_file(stage: Any, store: ObjectStore, file: Path) -> None:
+def test_printed_lines_find_the_stored_file(stage, store, file):
     declared = read_lines(stage()[1])
     assert read_suite_bytes(store, declared) == file.read_bytes()
 
 
-def test_printed_lines_state_path_and_classes(stage: Any) -> None:
+def test_printed_lines_state_path_and_classes(stage):
     declared = read_lines(stage()[1])
     assert (declared.file, declared.classes) == (
         "prompts/support.jsonl",
@@ -68,12 +67,12 @@ def test_printed_lines_state_path_and_classes(stage: Any) -> None:
     )
 
 
-def test_printed_classes_are_those_of_the_sample(stage: Any) -> None:
+def test_printed_classes_are_those_of_the_sample(stage):
     declared = read_lines(stage("--sample", "4")[1])
     assert (declared.sample, sum(declared.classes.values())) == (4, 4)
 
 
-def test_damaged_file_is_stored_again(stage: Any, store: ObjectStore, file: Path) -> None:
+def test_damaged_file_is_stored_again(stage, store, file):
     key = f"suites/support.jsonl/{hashlib.sha256(file.read_bytes()).hexdigest()}"
     store.client.put_object(Bucket=store.bucket, Key=key, Body=b"other bytes")
     stage()
@@ -82,9 +81,7 @@ def test_damaged_file_is_stored_again(stage: Any, store: ObjectStore, file: Path
     assert stored.body == file.read_bytes()
 
 
-def test_invalid_line_is_named_and_nothing_is_stored(
-    stage: Any, store: ObjectStore, file: Path
-) -> None:
+def test_invalid_line_is_named_and_nothing_is_stored(stage, store, file):
     rows = [json.dumps(row) for row in ROWS]
     rows[6] = '{"text": 5, "team": "other"}'
     file.write_text("\n".join(rows))
@@ -92,7 +89,7 @@ def test_invalid_line_is_named_and_nothing_is_stored(
     assert (code, "line 7" in text, list(store.list("suites/"))) == (2, True, [])
 
 
-def test_65_mib_are_refused_with_both_sizes(stage: Any, file: Path) -> None:
+def test_65_mib_are_refused_with_both_sizes(stage, file):
     with file.open("wb") as content:
         content.truncate(65 * 1024**2)
     code, text = stage()
@@ -100,23 +97,21 @@ def test_65_mib_are_refused_with_both_sizes(stage: Any, file: Path) -> None:
     assert "68157440 bytes, and a file of prompts has at most 67108864" in text
 
 
-def test_path_that_no_experiment_can_state_is_refused(file: Path, specs: Path, capsys: Any) -> None:
+def test_path_that_no_experiment_can_state_is_refused(file, specs, capsys):
     renamed = str(file.rename(file.with_name("my file")))
     code = main(["artifacts", "stage-suite", renamed, "--env", ENV, *folders(specs)])
     assert code == 2
     assert "an experiment cannot state the path 'prompts/my file'" in capsys.readouterr().err
 
 
-def test_flag_that_no_experiment_can_state_is_refused(file: Path, specs: Path, capsys: Any) -> None:
+def test_flag_that_no_experiment_can_state_is_refused(file, specs, capsys):
     flags = ("--turns", "0", *folders(specs))
     code = main(["artifacts", "stage-suite", str(file), "--env", ENV, *flags])
     assert code == 2
     assert "--turns 0; allowed: a whole number, from 1 to 1000" in capsys.readouterr().err
 
 
-def test_link_is_stored_under_the_name_that_its_lines_state(
-    stage: Any, store: ObjectStore, file: Path
-) -> None:
+def test_link_is_stored_under_the_name_that_its_lines_state(stage, store, file):
     content = file.read_bytes()
     file.rename(file.with_name("tickets.jsonl"))
     file.symlink_to("tickets.jsonl")

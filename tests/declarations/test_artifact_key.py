@@ -110,12 +110,12 @@ CHANGES: dict[str, Callable[[], ArtifactKey]] = {
 CONSTANT = {"quantization", "kv_cache_quantization", "prefix_caching", "draft_tensor_parallel_size"}
 
 
-def test_every_field_has_a_change_or_is_constant() -> None:
+def test_every_field_has_a_change_or_is_constant():
     assert sorted({*CHANGES, *CONSTANT}) == sorted(FIELDS)
 
 
 @pytest.mark.parametrize("field", CHANGES)
-def test_change_of_one_setting_changes_its_field_and_the_digest(field: str) -> None:
+def test_change_of_one_setting_changes_its_field_and_the_digest(field):
     before = key()
     after = CHANGES[field]()
     followers = {"tensor_parallel_size": {"draft_tensor_parallel_size"}, "mode": {"neuron_config"}}
@@ -127,17 +127,17 @@ def test_change_of_one_setting_changes_its_field_and_the_digest(field: str) -> N
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_every_field_is_part_of_the_digest(field: str) -> None:
+def test_every_field_is_part_of_the_digest(field):
     assert replace(key(), **{field: "something else"}).digest != key().digest
 
 
-def test_run_time_variable_is_no_part_of_the_key() -> None:
+def test_run_time_variable_is_no_part_of_the_key():
     assert (
         key(catalogue=spelling(environment={"VLLM_LOGGING_LEVEL": "DEBUG"})).digest == key().digest
     )
 
 
-def test_names_and_pod_settings_are_no_part_of_the_key() -> None:
+def test_names_and_pod_settings_are_no_part_of_the_key():
     updates = (
         {"cpu": 10},
         {"memory_gib": 100},
@@ -150,18 +150,18 @@ def test_names_and_pod_settings_are_no_part_of_the_key() -> None:
     assert key(POST.model_copy(update={"name": "other"}), name="another").digest == key().digest
 
 
-def test_unread_setting_is_no_part_of_the_key() -> None:
+def test_unread_setting_is_no_part_of_the_key():
     experiment_ = serving(tuning=POST.serving.tuning.model_copy(update={"optimization_level": 3}))
     assert key(experiment_).digest == key().digest
 
 
-def test_a_mismatch_names_the_field_or_the_entry_inside_it() -> None:
+def test_a_mismatch_names_the_field_or_the_entry_inside_it():
     other_key = key(catalogue=spelling(constant_neuron_config={}))
     assert differences(key(), key(num_speculative_tokens=15)) == {"num_speculative_tokens": (7, 15)}
     assert differences(key(), other_key) == {"neuron_config.save_sharded_checkpoint": (True, None)}
 
 
-def test_missing_or_unknown_field_is_refused_by_name() -> None:
+def test_missing_or_unknown_field_is_refused_by_name():
     fields_ = key().as_fields()
 
     with pytest.raises(ValueError, match="mode"):
@@ -183,18 +183,16 @@ def test_missing_or_unknown_field_is_refused_by_name() -> None:
         ("public.ecr.aws", {"public.ecr.aws": "m"}, "m"),
     ],
 )
-def test_the_longest_mirror_replaces_whole_parts_of_a_name(
-    name: str, mirrors: dict[str, str], expected: str
-) -> None:
+def test_the_longest_mirror_replaces_whole_parts_of_a_name(name, mirrors, expected):
     assert apply_mirror(name, mirrors) == expected
 
 
 @pytest.mark.parametrize(("digest_", "expected"), [(None, "m/x:1"), ("sha256:1", "m/x:1@sha256:1")])
-def test_a_pod_pulls_by_digest_once_one_is_known(digest_: str | None, expected: str) -> None:
+def test_a_pod_pulls_by_digest_once_one_is_known(digest_, expected):
     assert pull_name("public.ecr.aws/x:1", digest_, {"public.ecr.aws": "m"}) == expected
 
 
-def test_an_image_that_two_experiments_share_is_listed_once() -> None:
+def test_an_image_that_two_experiments_share_is_listed_once():
     uses = list_image_uses(
         environment("post-us-east-2"), [POST, experiment("post-drafts-windows")], known()
     )

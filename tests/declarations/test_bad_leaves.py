@@ -126,14 +126,14 @@ CHOICES = [
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-def test_the_whole_file_is_good(kind: str, folder: Path) -> None:
+def test_the_whole_file_is_good(kind, folder):
     assert list_faults(folder, kind, WHOLE[kind][1]) == ()
 
 
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind in WHOLE for name in WRONG if together(kind, name)]
 )
-def test_rejects_a_wrong_type_at_each_key_of_a_file(kind: str, name: str, folder: Path) -> None:
+def test_rejects_a_wrong_type_at_each_key_of_a_file(kind, name, folder):
     paths = together(kind, name)
     data = WHOLE[kind][1]
     for path in paths:
@@ -150,9 +150,7 @@ def test_rejects_a_wrong_type_at_each_key_of_a_file(kind: str, name: str, folder
 @pytest.mark.parametrize(
     ("kind", "path", "name"), CHOICES, ids=[" ".join(parts) for parts in CHOICES]
 )
-def test_rejects_a_wrong_type_of_what_chooses_the_other_keys(
-    kind: str, path: str, name: str, folder: Path
-) -> None:
+def test_rejects_a_wrong_type_of_what_chooses_the_other_keys(kind, path, name, folder):
     faults = list_faults(folder, kind, replaced(WHOLE[kind][1], path, WRONG[name]))
     assert [stripped(fault.path, paths={path}) for fault in faults] == [path], name
     assert all((faults[0].got, faults[0].allowed, faults[0].change, faults[0].line))
@@ -163,7 +161,7 @@ def test_rejects_a_wrong_type_of_what_chooses_the_other_keys(
     [(kind, path) for kind, path, leaf in LEAVES if leaf.field.is_required()],
     ids=lambda part: part,
 )
-def test_rejects_a_missing_leaf_at_its_key(kind: str, path: str, folder: Path) -> None:
+def test_rejects_a_missing_leaf_at_its_key(kind, path, folder):
     faults = list_faults(folder, kind, removed(WHOLE[kind][1], path))
     assert [(fault.path, fault.got) for fault in faults] == [(path, "")]
     assert faults[0].allowed
@@ -171,7 +169,7 @@ def test_rejects_a_missing_leaf_at_its_key(kind: str, path: str, folder: Path) -
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-def test_every_leaf_with_a_default_may_be_left_out(kind: str, folder: Path) -> None:
+def test_every_leaf_with_a_default_may_be_left_out(kind, folder):
     optional = [
         path for whose, path, leaf in LEAVES if whose == kind and not leaf.field.is_required()
     ]
@@ -181,7 +179,7 @@ def test_every_leaf_with_a_default_may_be_left_out(kind: str, folder: Path) -> N
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-def test_rejects_unknown_siblings_and_names_the_nearest_key(kind: str, folder: Path) -> None:
+def test_rejects_unknown_siblings_and_names_the_nearest_key(kind, folder):
     paths = [path for whose, path, _ in LEAVES if whose == kind]
     data = WHOLE[kind][1]
     for path in paths:
@@ -198,7 +196,7 @@ def test_rejects_unknown_siblings_and_names_the_nearest_key(kind: str, folder: P
 
 @pytest.mark.parametrize("name", ["a list", "null"])
 @pytest.mark.parametrize("section", ["network", "cluster.endpoint"])
-def test_rejects_a_section_that_is_no_mapping(section: str, name: str, folder: Path) -> None:
+def test_rejects_a_section_that_is_no_mapping(section, name, folder):
     faults = list_faults(folder, "environment", replaced(ENVIRONMENT, section, WRONG[name]))
     assert [fault.path for fault in faults] == [section]
     assert faults[0].allowed.startswith("a mapping")
@@ -221,15 +219,13 @@ def test_rejects_a_section_that_is_no_mapping(section: str, name: str, folder: P
         ("environment", "experiments[0]", "Upper", None),
     ],
 )
-def test_rejects_a_value_outside_its_limits(
-    kind: str, path: str, new: Any, words: str | None, folder: Path
-) -> None:
+def test_rejects_a_value_outside_its_limits(kind, path, new, words, folder):
     faults = list_faults(folder, kind, replaced(WHOLE[kind][1], path, new))
     assert [fault.path for fault in faults] == [path]
     assert words in (None, faults[0].allowed)
 
 
-def test_rejects_the_pool_as_a_class(folder: Path) -> None:
+def test_rejects_the_pool_as_a_class(folder):
     data = replaced(EXPERIMENT, "suites[0].classes", {"all": 60})
     assert [fault.path for fault in list_faults(folder, "experiment", data)] == [
         "suites[0].classes.all"
@@ -237,13 +233,13 @@ def test_rejects_the_pool_as_a_class(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["environment", "experiment"])
-def test_rejects_a_name_written_in_the_file(kind: str, folder: Path) -> None:
+def test_rejects_a_name_written_in_the_file(kind, folder):
     faults = list_faults(folder, kind, {**WHOLE[kind][1], "name": "other"})
     assert [fault.path for fault in faults] == ["name"]
 
 
 @pytest.mark.parametrize("key", ["public.ecr.aws/UPPER", ""])
-def test_rejects_a_mirror_of_what_is_no_registry(key: str, folder: Path) -> None:
+def test_rejects_a_mirror_of_what_is_no_registry(key, folder):
     faults = list_faults(
         folder, "environment", {**ENVIRONMENT, "registry_mirrors": {key: "mirror.acme.dev"}}
     )
@@ -252,7 +248,7 @@ def test_rejects_a_mirror_of_what_is_no_registry(key: str, folder: Path) -> None
     assert faults[0].line
 
 
-def test_a_section_without_its_kind_is_told_the_kinds(folder: Path) -> None:
+def test_a_section_without_its_kind_is_told_the_kinds(folder):
     faults = list_faults(folder, "environment", removed(ENVIRONMENT, "network.kind"))
     assert faults[0].allowed == "new, existing"
 
@@ -273,8 +269,6 @@ def test_a_section_without_its_kind_is_told_the_kinds(folder: Path) -> None:
         ),
     ],
 )
-def test_advice_follows_what_makes_a_value_wrong(
-    path: str, new: Any, advice: str, folder: Path
-) -> None:
+def test_advice_follows_what_makes_a_value_wrong(path, new, advice, folder):
     faults = list_faults(folder, "environment", replaced(ENVIRONMENT, path, new))
     assert faults[0].change.startswith(advice)

@@ -13,15 +13,13 @@ from tandem.declarations.catalogue import DATA, load_catalogue
 from tandem.declarations.environment import CapacitySettings
 from tandem.declarations.experiment import Mode, TuningSettings
 from tandem.declarations.faults import SpecError
-from tandem.declarations.model import ModelConfig
 from tandem.declarations.platform import InstanceType
-from tandem.declarations.runtime import Runtime
 
 FILES = sorted(path.relative_to(DATA).as_posix() for path in DATA.rglob("*.yaml"))
 
 
 @pytest.mark.parametrize("runtime", known().runtimes.values(), ids=lambda runtime: runtime.name)
-def test_rendered_runtime_spells_every_mode_that_runs(runtime: Runtime) -> None:
+def test_rendered_runtime_spells_every_mode_that_runs(runtime):
     spelling = runtime.spelling
     running = {support.mode for support in runtime.modes if support.verdict.value != "refused"} - {
         "none"
@@ -36,7 +34,7 @@ def test_rendered_runtime_spells_every_mode_that_runs(runtime: Runtime) -> None:
     assert spelling is None or running <= set(spelling.speculation_neuron_config)
 
 
-def test_runtimes_read_exactly_the_tuning_of_experiments() -> None:
+def test_runtimes_read_exactly_the_tuning_of_experiments():
     read = {
         key
         for runtime_ in known().runtimes.values()
@@ -47,7 +45,7 @@ def test_runtimes_read_exactly_the_tuning_of_experiments() -> None:
 
 
 @pytest.mark.parametrize("model", known().models.values(), ids=lambda model: model.id)
-def test_each_head_is_as_wide_as_its_target(model: ModelConfig) -> None:
+def test_each_head_is_as_wide_as_its_target(model):
     assert (model.kind.value == "causal-lm") == (model.head_of is None)
     assert (
         model.head_of is None
@@ -58,7 +56,7 @@ def test_each_head_is_as_wide_as_its_target(model: ModelConfig) -> None:
 @pytest.mark.parametrize(
     "kind", get_args(CapacitySettings.model_fields["instance_type"].annotation)
 )
-def test_an_accelerator_type_has_its_figures_and_is_offered(kind: str) -> None:
+def test_an_accelerator_type_has_its_figures_and_is_offered(kind):
     instance = known().instances.instances[kind]
     names = set(InstanceType.model_fields) - {"resource_slice"}
 
@@ -70,14 +68,14 @@ def test_an_accelerator_type_has_its_figures_and_is_offered(kind: str) -> None:
     assert known().offerings.offerings[kind]
 
 
-def test_a_node_image_of_the_default_minor_starts_every_runtime() -> None:
+def test_a_node_image_of_the_default_minor_starts_every_runtime():
     releases = known().kubernetes.minors[known().kubernetes.default.value].ami_releases
     drivers = {driver.value[:4] for driver in releases.values() if driver.value}
     for runtime in known().runtimes.values():
         assert drivers - {*runtime.versions.refusing_drivers.value}, runtime.name
 
 
-def test_a_node_image_is_the_newest_whose_driver_is_known() -> None:
+def test_a_node_image_is_the_newest_whose_driver_is_known():
     minor = known().kubernetes.minors["1.36"]
     releases = {
         "1.36.1-20260610": "2.28.0.0",
@@ -101,7 +99,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_rejects_a_figure_whose_source_is_not_listed(data: Path) -> None:
+def test_rejects_a_figure_whose_source_is_not_listed(data):
     file = data / "runtimes" / "native.yaml"
     file.write_text(
         file.read_text().replace(
@@ -114,7 +112,7 @@ def test_rejects_a_figure_whose_source_is_not_listed(data: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_rejects_a_data_file_with_an_unknown_key(data: Path, name: str) -> None:
+def test_rejects_a_data_file_with_an_unknown_key(data, name):
     with (data / name).open("a") as file:
         file.write("unheard_of: 1\n")
     with pytest.raises(SpecError, match="unheard_of"):

@@ -31,24 +31,22 @@ def package(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_this_is_a_checkout_and_a_built_package_is_none(package: Path) -> None:
+def test_this_is_a_checkout_and_a_built_package_is_none(package):
     assert (is_checkout(), is_checkout(package)) == (True, False)
 
 
-def test_a_built_package_reads_no_recipe_that_lies_beside_it(package: Path) -> None:
+def test_a_built_package_reads_no_recipe_that_lies_beside_it(package):
     (package / TOOLS.folder).mkdir(parents=True)
     (package / TOOLS.dockerfile).write_text("ARG BASE_IMAGE=other.dev/python:1\n")
     assert TOOLS.base(package) == TOOLS.base()
 
 
-def test_built_in_experiment_is_read_without_a_folder(
-    package: Path,
-) -> None:
+def test_built_in_experiment_is_read_without_a_folder(package):
     file = load_experiment(package / "experiments", "post", package)
     assert file.document.file == str(package / PACKAGE_EXPERIMENT)
 
 
-def test_the_users_own_experiment_wins(package: Path) -> None:
+def test_the_users_own_experiment_wins(package):
     own_file = package / "experiments" / "post.yaml"
     own_file.parent.mkdir()
     own_file.write_text(
@@ -57,7 +55,7 @@ def test_the_users_own_experiment_wins(package: Path) -> None:
     assert load_experiment(own_file.parent, "post", package).record.serving.max_num_seqs == 2
 
 
-def test_an_unknown_experiment_is_refused_with_those_that_there_are(package: Path) -> None:
+def test_an_unknown_experiment_is_refused_with_those_that_there_are(package):
     with pytest.raises(SpecError) as refusal:
         load_experiment(Selection().experiments, "pots", package)
     [fault] = refusal.value.faults
@@ -68,7 +66,7 @@ def test_an_unknown_experiment_is_refused_with_those_that_there_are(package: Pat
     )
 
 
-def test_a_built_package_refuses_what_takes_a_checkout(package: Path) -> None:
+def test_a_built_package_refuses_what_takes_a_checkout(package):
     require_checkout("`tandem render`")
     with pytest.raises(InputError, match="`tandem render` needs a checkout of the repository"):
         require_checkout("`tandem render`", package)

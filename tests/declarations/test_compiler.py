@@ -182,16 +182,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(("declaration", "variant"), CASES)
-def test_the_compile_makes_the_config_that_the_servers_loader_makes(
-    declaration: Experiment, variant: Variant
-) -> None:
+def test_the_compile_makes_the_config_that_the_servers_loader_makes(declaration, variant):
     assert compiled(build_compile_command(declaration, variant, known())) == loaded(
         build_server_command(declaration, variant, known())
     )
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
-def test_asynchronous_execution_is_compiled_as_it_is_served(*, asynchronous: bool) -> None:
+def test_asynchronous_execution_is_compiled_as_it_is_served(*, asynchronous):
     post = experiment("post")
     serving = post.serving.model_copy(update={"async_mode": asynchronous})
     declaration = post.model_copy(update={"serving": serving})
@@ -210,9 +208,7 @@ NATIVE = [
 
 
 @pytest.mark.parametrize(("declaration", "variant"), NATIVE)
-def test_native_compile_is_the_servers_command_with_longer_timeouts(
-    declaration: Experiment, variant: Variant
-) -> None:
+def test_native_compile_is_the_servers_command_with_longer_timeouts(declaration, variant):
     how = build_compile_command(declaration, variant, known())
     server = build_server_command(declaration, variant, known())
     shared = server.environment.keys() & how.environment.keys()
@@ -229,9 +225,7 @@ def test_native_compile_is_the_servers_command_with_longer_timeouts(
 
 
 @pytest.mark.parametrize(("declaration", "variant"), NATIVE)
-def test_an_engine_may_start_for_as_long_as_any_compile(
-    declaration: Experiment, variant: Variant
-) -> None:
+def test_an_engine_may_start_for_as_long_as_any_compile(declaration, variant):
     longest = CompileSettings.model_json_schema()["properties"]["deadline_hours"]["maximum"]
     how = build_compile_command(declaration, variant, known())
     assert int(how.environment["VLLM_ENGINE_READY_TIMEOUT_S"]) == longest * 3600
@@ -251,9 +245,7 @@ def without_devices(name: str) -> Experiment:
         ),
     ],
 )
-def test_a_compile_without_devices_is_told_so_and_nothing_else(
-    name: str, variables: dict[str, str]
-) -> None:
+def test_a_compile_without_devices_is_told_so_and_nothing_else(name, variables):
     with_, without = (
         build_compile_command(declaration, declaration.variants[0], known())
         for declaration in (experiment(name), without_devices(name))
@@ -264,7 +256,7 @@ def test_a_compile_without_devices_is_told_so_and_nothing_else(
 
 
 @pytest.mark.parametrize(("name", "sentences"), [("post", 0), ("llama-eagle3", 1)])
-def test_what_no_source_shows_is_said(name: str, sentences: int) -> None:
+def test_what_no_source_shows_is_said(name, sentences):
     unproven = [
         build_compile_command(declaration, declaration.variants[0], known()).unproven
         for declaration in (experiment(name), without_devices(name))

@@ -14,17 +14,17 @@ DRAFT = "Qwen/Qwen3-1.7B"
 HEAD = "RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3"
 
 
-def test_a_snapshot_is_rounded_up_and_has_room() -> None:
+def test_a_snapshot_is_rounded_up_and_has_room():
     assert models_gib([known().models[QWEN]]) == 64  # 65,524,246,528 bytes are 61.02 GiB
 
 
-def test_a_model_of_unknown_size_is_asked_room_for() -> None:
+def test_a_model_of_unknown_size_is_asked_room_for():
     assert known().models[HEAD].bytes.value is None
     assert models_gib([known().models[HEAD]]) == 10
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_artifact_has_room_for_kv_heads_of_every_rank(name: str) -> None:
+def test_artifact_has_room_for_kv_heads_of_every_rank(name):
     """Key and value projections of 8 heads are held once per rank (NxDI
     modules/attention/gqa.py)."""
     declaration = experiment(name)
@@ -43,5 +43,5 @@ def test_artifact_has_room_for_kv_heads_of_every_rank(name: str) -> None:
 
 
 @pytest.mark.parametrize(("model", "gib"), [(QWEN, 12), (DRAFT, 6), ("Qwen/Qwen3-0.6B", 4)])
-def test_staging_holds_a_file_at_a_time(model: str, gib: int) -> None:
+def test_staging_holds_a_file_at_a_time(model, gib):
     assert stage_gib(known().models[model]) == gib

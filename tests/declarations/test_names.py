@@ -8,7 +8,6 @@ import pytest
 from committed import EXPERIMENTS, environment, experiment, known
 
 from tandem.declarations import names
-from tandem.declarations.artifact_key import ArtifactKey
 from tandem.declarations.environment import Environment
 from tandem.declarations.variant_key import compute_artifact_key
 
@@ -48,11 +47,11 @@ def with_bucket(bucket: str | None) -> Environment:
         (names.model_slug("a/_x_"), "x"),
     ],
 )
-def test_a_name_is_made_of_what_it_names(name: str, expected: str) -> None:
+def test_a_name_is_made_of_what_it_names(name, expected):
     assert name == expected
 
 
-def test_a_volume_on_another_bucket_has_another_name() -> None:
+def test_a_volume_on_another_bucket_has_another_name():
     assert (
         len(
             {
@@ -64,7 +63,7 @@ def test_a_volume_on_another_bucket_has_another_name() -> None:
     )
 
 
-def test_every_model_has_a_staging_job_of_its_own() -> None:
+def test_every_model_has_a_staging_job_of_its_own():
     jobs = {names.stage_job_name(model) for model in known().models.values()}
     assert len(jobs) == len(known().models)
     assert all(
@@ -76,12 +75,12 @@ def test_every_model_has_a_staging_job_of_its_own() -> None:
 @pytest.mark.parametrize(
     "key", [key for keys in KEYS.values() for key in keys], ids=lambda key: key.name
 )
-def test_the_job_that_compiles_an_artifact_has_a_legal_name(key: ArtifactKey) -> None:
+def test_the_job_that_compiles_an_artifact_has_a_legal_name(key):
     job = names.compile_job_name(key)
     assert re.fullmatch(r"compile-[a-z0-9]([a-z0-9-]*[a-z0-9])?-[0-9a-f]{12}", job)
     assert len(job) <= names.CRON_JOB_CHARACTERS
 
 
-def test_a_compile_is_named_by_target_mode_window_and_key() -> None:
+def test_a_compile_is_named_by_target_mode_window_and_key():
     key = KEYS["post"][1]
     assert names.compile_job_name(key) == f"compile-qwen3-32b-fused-k7-{key.digest}"

@@ -21,16 +21,16 @@ PINS = [
 
 
 @pytest.mark.parametrize("pin", PINS)
-def test_a_pins_value_stands_in_its_file(pin: VersionPin) -> None:
+def test_a_pins_value_stands_in_its_file(pin):
     texts = [(ROOT / file).read_text() for file in pin.file.split(", ")]
     assert pin.value == NO_PIN_TEXT or pin.value.partition(",")[0] in texts[-1]
 
 
-def test_with_gitops_no_kubectl_layer_is_pinned() -> None:
+def test_with_gitops_no_kubectl_layer_is_pinned():
     assert "kubectl layer" not in {pin.component for pin in pins("native-us-east-2")}
 
 
-def test_kubectl_is_of_the_layer_that_is_locked_and_imported() -> None:
+def test_kubectl_is_of_the_layer_that_is_locked_and_imported():
     minor = known().kubernetes.kubectl.value.partition(".")[2]
     minors = re.findall(
         r"aws-cdk\.lambda-layer-kubectl-v(\d+)>=", (ROOT / "pyproject.toml").read_text()

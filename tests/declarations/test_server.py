@@ -30,7 +30,7 @@ def flags(arguments: tuple[str, ...]) -> dict[str, str]:
     return pairs
 
 
-def test_runtimes_data_may_name_a_method_and_keep_the_artifact() -> None:
+def test_runtimes_data_may_name_a_method_and_keep_the_artifact():
     post = experiment("post")
     runtime = known().runtimes["nxdi-v0"]
     assert runtime.spelling is not None
@@ -61,7 +61,7 @@ def settings(arguments: tuple[str, ...]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "name", [name for name in EXPERIMENTS if experiment(name).runtime == "nxdi-v0"]
 )
-def test_no_nxdi_variant_leaves_a_default_to_speculation(name: str) -> None:
+def test_no_nxdi_variant_leaves_a_default_to_speculation(name):
     keys = {
         "on_device_sampling_config",
         "save_sharded_checkpoint",
@@ -85,7 +85,7 @@ def changed(name: str, *, tuning: dict[str, Any] | None = None, **serving: Any) 
 
 
 @pytest.mark.parametrize("setting", ["fused_qkv", "sequence_parallel_enabled"])
-def test_declared_tuning_is_written_for_every_variant(setting: str) -> None:
+def test_declared_tuning_is_written_for_every_variant(setting):
     declaration = changed("post", tuning={setting: True})
     assert [
         settings(told(declaration, variant_).arguments)[setting]
@@ -96,14 +96,14 @@ def test_declared_tuning_is_written_for_every_variant(setting: str) -> None:
     ]
 
 
-def test_optimization_level_is_a_flag_and_no_neuron_setting() -> None:
+def test_optimization_level_is_a_flag_and_no_neuron_setting():
     declaration = changed("llama-eagle3", tuning={"optimization_level": 2})
     pairs = flags(told(declaration, declaration.variants[0]).arguments)
     assert pairs["--optimization-level"] == "2"
     assert "optimization_level" not in pairs["--additional-config"]
 
 
-def test_vllm_0_9_is_told_to_keep_prompts_out_of_its_log() -> None:
+def test_vllm_0_9_is_told_to_keep_prompts_out_of_its_log():
     post = experiment("post")
 
     arguments = [told(post, variant).arguments for variant in post.all_variants()]

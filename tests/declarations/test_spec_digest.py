@@ -67,24 +67,24 @@ def read_back(folder: Path, *records: SpecRecord) -> list[SpecRecord]:
 
 
 @pytest.mark.parametrize("name", ENVIRONMENT_RECORDS)
-def test_an_environment_comes_back_equal(name: str, tmp_path: Path) -> None:
+def test_an_environment_comes_back_equal(name, tmp_path):
     assert read_back(tmp_path, ENVIRONMENT_RECORDS[name]) == [ENVIRONMENT_RECORDS[name]]
 
 
-def test_records_with_every_key_come_back_equal(tmp_path: Path) -> None:
+def test_records_with_every_key_come_back_equal(tmp_path):
     texts = [json.dumps({**data, "name": "home"}) for data in (ENVIRONMENT, EXPERIMENT)]
     records = [Environment.model_validate_json(texts[0]), Experiment.model_validate_json(texts[1])]
     assert read_back(tmp_path, *records) == records
 
 
 @pytest.mark.parametrize("text", STRANGE_TEXTS, ids=ascii)
-def test_a_strange_text_comes_back_as_key_and_as_value(text: str, tmp_path: Path) -> None:
+def test_a_strange_text_comes_back_as_key_and_as_value(text, tmp_path):
     record = environment("post-us-east-2").model_copy(update={"tags": {text: text, "other": "x"}})
     assert read_back(tmp_path, record) == [record]
 
 
 @pytest.mark.parametrize("usd", [0.0, 1e-07, 1234.56789, 10000.0])
-def test_a_price_comes_back_to_the_last_digit(usd: float, tmp_path: Path) -> None:
+def test_a_price_comes_back_to_the_last_digit(usd, tmp_path):
     record = changed("post-us-east-2", "capacity", usd_per_hour=usd)
     assert read_back(tmp_path, record) == [record]
 
@@ -100,7 +100,7 @@ def digest(record: Environment | None = None, pair: Experiment | None = None) ->
     )
 
 
-def test_the_plan_of_a_blocks_hours_is_in_no_digest() -> None:
+def test_the_plan_of_a_blocks_hours_is_in_no_digest():
     moments = {
         "starts": datetime(2026, 12, 1, 11, 30, tzinfo=UTC),
         "ends": datetime(2026, 12, 3, 11, 30, tzinfo=UTC),
@@ -108,12 +108,12 @@ def test_the_plan_of_a_blocks_hours_is_in_no_digest() -> None:
     assert digest(changed("post-us-east-2", "capacity", block=CapacityBlock(**moments))) == digest()
 
 
-def test_what_the_runner_reads_has_the_digest_of_the_files(tmp_path: Path) -> None:
+def test_what_the_runner_reads_has_the_digest_of_the_files(tmp_path):
     mine = [environment("post-us-east-2"), experiment("post")]
     assert compute_spec_digest(*read_back(tmp_path, *mine), known()) == digest()
 
 
-def test_another_hosted_experiment_changes_no_digest() -> None:
+def test_another_hosted_experiment_changes_no_digest():
     record = environment("post-us-east-2")
     assert digest(record.model_copy(update={"experiments": ("post",)})) == digest()
 
@@ -126,11 +126,11 @@ def test_another_hosted_experiment_changes_no_digest() -> None:
     ],
     ids=["price", "limit"],
 )
-def test_another_environment_is_another_digest(record: Environment) -> None:
+def test_another_environment_is_another_digest(record):
     assert digest(record) != digest()
 
 
-def test_another_experiment_is_another_digest() -> None:
+def test_another_experiment_is_another_digest():
     pair = experiment("post")
     slower = pair.variants[1].model_copy(update={"num_speculative_tokens": 5})
     others = [
@@ -141,7 +141,7 @@ def test_another_experiment_is_another_digest() -> None:
     assert len({digest(), *(digest(pair=variation) for variation in others)}) == 4
 
 
-def test_another_runtime_of_the_data_files_is_another_digest() -> None:
+def test_another_runtime_of_the_data_files_is_another_digest():
     catalogue = known()
     runtime = catalogue.runtimes["nxdi-v0"]
     newer = runtime.model_copy(update={"image": runtime.image.model_copy(update={"tag": "next"})})

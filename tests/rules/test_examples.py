@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from examples import EXAMPLES, Example
+from examples import EXAMPLES
 from known import judged, known
 
 from tandem.rules import RULES
@@ -12,15 +12,15 @@ IDS = [rule.id for rule in RULES]
 SEVERITY = {rule.id: rule.severity for rule in RULES}
 
 
-def test_every_rule_has_an_example() -> None:
+def test_every_rule_has_an_example():
     assert sorted(EXAMPLES) == sorted(IDS)
 
 
-def test_rule_ids_are_distinct() -> None:
+def test_rule_ids_are_distinct():
     assert sorted(set(IDS)) == sorted(IDS)
 
 
-def test_the_clean_pair_breaks_no_rule() -> None:
+def test_the_clean_pair_breaks_no_rule():
     assert judged({}) == ()
 
 
@@ -28,7 +28,7 @@ CASES = pytest.mark.parametrize(("rule", "example"), list(EXAMPLES.items()), ids
 
 
 @CASES
-def test_rejects_the_example_at_its_key(rule: str, example: Example) -> None:
+def test_rejects_the_example_at_its_key(rule, example):
     faults = judged(example.found, example.vary(known()) if example.vary else known())
 
     own = [fault for fault in faults if fault.rule == rule]
@@ -43,7 +43,7 @@ def test_rejects_the_example_at_its_key(rule: str, example: Example) -> None:
 
 
 @CASES
-def test_accepts_what_is_close_by(rule: str, example: Example) -> None:
+def test_accepts_what_is_close_by(rule, example):
     faults = judged(
         example.passed, example.vary_passed(known()) if example.vary_passed else known()
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from committed import workspace
@@ -25,7 +24,7 @@ from examples import (
 from known import DELETE, fig, judged, known
 from shipped import copy_examples, load_shipped
 
-from tandem.declarations.catalogue import Catalogue, load_catalogue
+from tandem.declarations.catalogue import load_catalogue
 from tandem.declarations.workspace import load_workspace
 from tandem.rules import RULES, check_workspace
 from tandem.rules.contexts import DateContext
@@ -33,7 +32,7 @@ from tandem.rules.contexts import DateContext
 FAULTS = check_workspace(workspace(), load_catalogue())
 
 
-def test_an_experiment_is_judged_once_whatever_hosts_it(tmp_path: Path) -> None:
+def test_an_experiment_is_judged_once_whatever_hosts_it(tmp_path):
     copy_examples(tmp_path, "post-us-east-2")
     (tmp_path / "experiments" / "post-drafts-windows.yaml").unlink()
     host = tmp_path / "environments" / "post-us-east-2.yaml"
@@ -49,24 +48,24 @@ def test_an_experiment_is_judged_once_whatever_hosts_it(tmp_path: Path) -> None:
     assert rules == ["compile-memory", "image-vulnerable", "runtime-supported"]
 
 
-def test_what_depends_on_the_environment_is_told_where_it_hosts() -> None:
+def test_what_depends_on_the_environment_is_told_where_it_hosts():
     faults = judged(small(device_group=4))
     assert [(fault.file, fault.path) for fault in faults if fault.rule == "group-published"] == [
         ("environment.yaml", "experiments[0]")
     ]
 
 
-def test_faults_of_a_file_are_told_from_top_to_bottom() -> None:
+def test_faults_of_a_file_are_told_from_top_to_bottom():
     lines = [fault.line or 0 for fault in FAULTS if fault.file.endswith("native-us-east-2.yaml")]
     assert lines == sorted(lines)
 
 
-def test_no_fault_is_told_twice() -> None:
+def test_no_fault_is_told_twice():
     counts = Counter((fault.file, fault.path, fault.got, fault.rule) for fault in FAULTS)
     assert set(counts.values()) == {1}
 
 
-def test_fault_of_a_sweep_is_told_once_at_the_sweep() -> None:
+def test_fault_of_a_sweep_is_told_once_at_the_sweep():
     sweep = {
         "prefix": "s",
         "mode": "medusa",
@@ -77,19 +76,19 @@ def test_fault_of_a_sweep_is_told_once_at_the_sweep() -> None:
     assert faults == [("mode-served", "sweep.mode"), ("draft-by-mode", "sweep.drafts[0]")]
 
 
-def test_refused_mode_cites_its_figure_and_the_nearest() -> None:
+def test_refused_mode_cites_its_figure_and_the_nearest():
     (fault,) = judged({"variants[1].mode": "vanilla"})
     assert fault.source is not None
     assert "libraries/nxd-inference/developer_guides/feature-guide.rst" in fault.source
     assert (fault.allowed, fault.change) == ("none, fused", "write fused")
 
 
-def test_the_posts_label_is_explained_where_it_is_refused() -> None:
+def test_the_posts_label_is_explained_where_it_is_refused():
     (fault,) = judged({"variants[1].method": "eagle"})
     assert "fused is what ran" in fault.got
 
 
-def test_an_old_driver_names_a_node_image_that_has_the_new_one() -> None:
+def test_an_old_driver_names_a_node_image_that_has_the_new_one():
     (fault,) = judged({**OLD_IMAGE, **native()})
     assert (fault.rule, fault.change) == (
         "driver-released",
@@ -97,13 +96,13 @@ def test_an_old_driver_names_a_node_image_that_has_the_new_one() -> None:
     )
 
 
-def test_an_unproven_mode_names_the_key_that_admits_it() -> None:
+def test_an_unproven_mode_names_the_key_that_admits_it():
     draft = {"variants[1].mode": "eagle3", "variants[1].draft": "made-up/eagle3-qwen"}
     assert "accept_unproven: true" in judged({"runtime": "native", **draft})[0].change
 
 
 @pytest.mark.parametrize("mode", ["vanilla", "eagle", "eagle3", "medusa"])
-def test_each_known_mode_is_served_or_refused_with_reason(mode: str) -> None:
+def test_each_known_mode_is_served_or_refused_with_reason(mode):
     fault = next(
         fault for fault in judged({"variants[1].mode": mode}) if fault.rule == "mode-served"
     )
@@ -111,7 +110,7 @@ def test_each_known_mode_is_served_or_refused_with_reason(mode: str) -> None:
     assert fault.change.startswith("write fused")
 
 
-def test_sweep_too_long_to_name_is_refused_at_its_prefix() -> None:
+def test_sweep_too_long_to_name_is_refused_at_its_prefix():
     sweep = {
         "prefix": "p" * 63,
         "mode": "fused",
@@ -128,17 +127,17 @@ def test_sweep_too_long_to_name_is_refused_at_its_prefix() -> None:
         ({"serving.tensor_parallel_size": 64}, "serving.tensor_parallel_size"),
     ],
 )
-def test_what_is_proposed_is_legal(changes: dict[str, object], path: str) -> None:
+def test_what_is_proposed_is_legal(changes, path):
     (fault,) = judged(changes)
     assert judged({**changes, path: int(fault.change.split(",")[0].removeprefix("write "))}) == ()
 
 
-def test_a_url_with_a_password_is_refused_without_repeating_it() -> None:
+def test_a_url_with_a_password_is_refused_without_repeating_it():
     (fault,) = judged({"delivery.repo_url": "https://me:hunter2@git.acme.dev/x.git"})
     assert "hunter2" not in json.dumps(fault.as_dict())
 
 
-def test_unknown_runtime_and_models_cause_no_other_faults() -> None:
+def test_unknown_runtime_and_models_cause_no_other_faults():
     faults = judged({"runtime": "x", "target": "no/such", "variants[1].draft": "no/other"})
     assert sorted(fault.rule or "" for fault in faults) == [
         "draft-known",
@@ -314,11 +313,11 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
 
 
 @pytest.mark.parametrize(("changes", "expected"), list(FURTHER.values()), ids=list(FURTHER))
-def test_rejects_further(changes: dict[str, object], expected: list[str]) -> None:
+def test_rejects_further(changes, expected):
     assert [f"{fault.rule} {fault.path}" for fault in judged(changes)] == expected
 
 
-def test_without_a_moment_no_date_is_judged() -> None:
+def test_without_a_moment_no_date_is_judged():
     assert {rule.id for rule in RULES if rule.context_type is DateContext} == {
         "block-over",
         "price-to-come",
@@ -326,7 +325,7 @@ def test_without_a_moment_no_date_is_judged() -> None:
     assert [fault.rule for fault in judged(EXAMPLES["price-to-come"].found, now=None)] == []
 
 
-def test_two_independent_faults_are_both_told() -> None:
+def test_two_independent_faults_are_both_told():
     faults = judged({**native(draft="made-up/eagle3-narrow"), "account": "123456789012"})
     assert sorted(fault.rule or "" for fault in faults) == [
         "account-real",
@@ -339,12 +338,12 @@ def changes_proposed(rule: str, changes: dict[str, object]) -> list[str]:
     return [fault.change for fault in judged(changes) if fault.rule == rule]
 
 
-def test_the_degree_proposed_divides_the_width_of_target_and_draft() -> None:
+def test_the_degree_proposed_divides_the_width_of_target_and_draft():
     # 20 divides the target's 25600 and not the draft's 6144
     assert changes_proposed("degree-divides", {"serving.tensor_parallel_size": 24}) == ["write 16"]
 
 
-def test_proposed_drafts_are_smaller_and_of_the_same_tokenizer() -> None:
+def test_proposed_drafts_are_smaller_and_of_the_same_tokenizer():
     faults = judged({"variants[1].draft": "made-up/eagle3-qwen"})
 
     (fault,) = [fault for fault in faults if fault.rule == "draft-kind"]
@@ -354,7 +353,7 @@ def test_proposed_drafts_are_smaller_and_of_the_same_tokenizer() -> None:
     assert "vanilla" not in fault.change
 
 
-def test_count_of_devices_that_no_claim_has_is_told_once() -> None:
+def test_count_of_devices_that_no_claim_has_is_told_once():
     changes = {"serving.devices": 3, "serving.tensor_parallel_size": 8, "serving.cpu": 40}
     faults = [fault for fault in judged(changes) if fault.severity == "refusal"]
     assert [fault.rule for fault in faults] == ["device-count"]
@@ -364,7 +363,7 @@ def test_count_of_devices_that_no_claim_has_is_told_once() -> None:
 @pytest.mark.parametrize(
     ("batch", "change"), [(700, "write devices: 16 in the experiment, or lower"), (4096, "lower")]
 )
-def test_only_a_bindable_claim_is_proposed(batch: int, change: str) -> None:
+def test_only_a_bindable_claim_is_proposed(batch, change):
     changes = {"serving.max_num_seqs": min(batch, 1024), "serving.max_model_len": 1024}
     if batch > 1024:
         changes["serving.max_model_len"] = 4096
@@ -385,21 +384,19 @@ def test_only_a_bindable_claim_is_proposed(batch: int, change: str) -> None:
         ),
     ],
 )
-def test_a_target_that_drafts_for_itself_is_counted_twice(
-    rule: str, changes: dict[str, object], catalogue: Catalogue
-) -> None:
+def test_a_target_that_drafts_for_itself_is_counted_twice(rule, changes, catalogue):
     for draft, has_fault in (("Qwen/Qwen3-1.7B", False), ("Qwen/Qwen3-32B", True)):
         faults = judged({**changes, "variants[1].draft": draft}, catalogue)
         assert (rule in {fault.rule for fault in faults}) is has_fault
 
 
 @pytest.mark.parametrize(("budget_usd", "change"), [(80, ", or write max_hours: 2"), (10, "")])
-def test_a_budget_below_one_hour_is_raised_only(budget_usd: int, change: str) -> None:
+def test_a_budget_below_one_hour_is_raised_only(budget_usd, change):
     changes = {"guard.budget_usd": budget_usd}
     assert changes_proposed("budget-holds-run", changes) == [f"raise it{change}"]
 
 
-def test_what_the_repository_ships_is_legal() -> None:
+def test_what_the_repository_ships_is_legal():
     shipped = load_shipped()
     faults = (*shipped.faults, *check_workspace(shipped, load_catalogue()))
     assert [fault for fault in faults if fault.severity == "refusal"] == []

@@ -42,7 +42,7 @@ def told(specs: Path, *, refusals: bool = True) -> set[tuple[str | None, str]]:
     }
 
 
-def test_spoilt_leaf_raises_no_python_warning(specs: Path) -> None:
+def test_spoilt_leaf_raises_no_python_warning(specs):
     spoil(
         specs,
         ENVIRONMENT,
@@ -55,12 +55,12 @@ def test_spoilt_leaf_raises_no_python_warning(specs: Path) -> None:
         assert (None, "network.zones[0]") in told(specs)
 
 
-def test_what_depends_on_the_spoilt_leaf_is_not_told(specs: Path) -> None:
+def test_what_depends_on_the_spoilt_leaf_is_not_told(specs):
     spoil(specs, EXPERIMENT, ("devices: 8", "devices: eight"), ("cpu: 90", "cpu: 120"))
     assert told(specs) == {(None, "serving.devices")}
 
 
-def test_an_unknown_key_hides_no_rule(specs: Path) -> None:
+def test_an_unknown_key_hides_no_rule(specs):
     spoil(specs, EXPERIMENT, ("suites:", "nonsense: 1\nsuites:"), ("shm_gib: 16", "shm_gib: 256"))
     assert told(specs) == {(None, "nonsense"), ("shm-in-memory", "serving.shm_gib")}
 
@@ -73,30 +73,28 @@ def test_an_unknown_key_hides_no_rule(specs: Path) -> None:
         ("kind: capacity-block", "kind: block", "capacity.kind"),
     ],
 )
-def test_a_spoilt_leaf_of_an_environment_hides_no_rule(
-    specs: Path, old: str, new: str, path: str
-) -> None:
+def test_a_spoilt_leaf_of_an_environment_hides_no_rule(specs, old, new, path):
     spoil(specs, ENVIRONMENT, (old, new), ('kubernetes: "1.36"', 'kubernetes: "1.20"'))
     rules_and_paths = told(specs)
     assert {(None, path), ("kubernetes-floor", "cluster.kubernetes")} <= rules_and_paths
     assert not any(rule and at == path for rule, at in rules_and_paths)
 
 
-def test_a_spoilt_environment_hides_no_fault_of_its_experiment(specs: Path) -> None:
+def test_a_spoilt_environment_hides_no_fault_of_its_experiment(specs):
     spoil(specs, ENVIRONMENT, ('account: "111122223333"', "account: 12"))
     spoil(specs, EXPERIMENT, ("shm_gib: 16", "shm_gib: 256"))
     workspace = load_workspace(specs / "environments", specs / "experiments", ("post-us-east-2",))
     assert "shm-in-memory" in {fault.rule for fault in check_workspace(workspace, load_catalogue())}
 
 
-def test_file_that_cannot_be_mended_is_judged_in_form_alone(specs: Path) -> None:
+def test_file_that_cannot_be_mended_is_judged_in_form_alone(specs):
     spoil(
         specs, EXPERIMENT, ("serving:", "serving: 3\nno_serving:"), ("shm_gib: 16", "shm_gib: 256")
     )
     assert {rule for rule, _ in told(specs)} == {None}
 
 
-def test_no_command_builds_a_mended_file(specs: Path) -> None:
+def test_no_command_builds_a_mended_file(specs):
     spoil(specs, EXPERIMENT, ("devices: 8", "devices: 20"))
     workspace = load_workspace(specs / "environments", specs / "experiments")
     assert set(workspace.experiments) == {"post-drafts-windows"}

@@ -107,15 +107,13 @@ PLACE_IDS = [f"{module.__name__.rpartition('.')[2]}:{line}" for module, _, line 
 
 
 @pytest.mark.parametrize(("module", "number", "line"), PLACES, ids=PLACE_IDS)
-def test_a_silenced_statement_changes_what_a_fixture_is_told(
-    module: ModuleType, number: int, line: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silenced_statement_changes_what_a_fixture_is_told(module, number, line, monkeypatch):
     expected = BASELINE()
     monkeypatch.setattr(JUDGE, "RULES", silenced(module, number))
     assert verdicts() != expected, f"nothing reaches line {line}"
 
 
-def test_proof_names_the_rules_that_todays_data_leave_silent() -> None:
+def test_proof_names_the_rules_that_todays_data_leave_silent():
     silent = [
         name
         for name, example in EXAMPLES.items()

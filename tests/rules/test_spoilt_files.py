@@ -83,7 +83,7 @@ def told(folder: Path) -> tuple[SpecFault, ...]:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_spoilt_file_raises_nothing_and_every_fault_is_in_words(seed: int, specs: Path) -> None:
+def test_spoilt_file_raises_nothing_and_every_fault_is_in_words(seed, specs):
     chance = random.Random(seed)  # noqa: S311  # a seed makes the slip repeatable
     file = chance.choice(sorted(specs.glob("e*/*.yaml")))
     file.write_bytes(spoilt(file.read_text(), chance).encode())
