@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from tandem.artifacts.inventory import StoredSet
     from tandem.artifacts.store import ObjectStore
 
-# a century
 DEFAULT_DAYS = 30
-MAX_DAYS = 36_500
+MAX_DAYS = 36_500  # a century
 
 app = App(name="artifacts")
 SOURCE = Group("Source", validator=require_single, sort_key=0)
@@ -88,16 +87,12 @@ def explain(
         env: the environment
     """
     context = load_bucket_context(selection, env)
-    variant_sides = [
-        KeySide(
-            name=need.name,
-            fields=need.fields,
-            where=report.format_users(need.used_by),
-            aliases=need.used_by,
-        )
-        for need in context.needs
-        if need.kind == "artifact"
-    ]
+    variant_sides = []
+    for need in context.needs:
+        if need.kind == "artifact":
+            users = report.format_users(need.used_by)
+            side = KeySide(name=need.name, fields=need.fields, where=users, aliases=need.used_by)
+            variant_sides.append(side)
 
     def list_stored_sides() -> Iterator[KeySide]:
         from tandem.artifacts.inventory import (  # noqa: PLC0415 - boto3, which two variants do not need

@@ -324,11 +324,9 @@ def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
         raise build_flag_error(
             "no --experiment", allowed, f"{environment.name} hosts several: name one"
         )
-    experiment = (
-        hosted[0]
-        if flags.experiment is None
-        else inputs.find_experiment(environment, flags.experiment)
-    )
+    experiment = hosted[0]
+    if flags.experiment is not None:
+        experiment = inputs.find_experiment(environment, flags.experiment)
     require_variants(experiment, flags.variants)
     arms = build_arms(environment, experiment, inputs.catalogue, flags.variants)
     fields: dict[str, str | bool] = {

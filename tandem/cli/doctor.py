@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -111,16 +111,13 @@ def _run_checks(inputs: CommandInputs, environment: Environment) -> Sequence[Fin
 
 
 def _print_finding(finding: Finding) -> None:
-    print_rows(list_check_rows(finding), label_columns=CHECK_COLUMNS)
+    """Print what was seen and what to do."""
+    rows: list[tuple[str, ...]] = [(finding.level.ljust(7), finding.check, finding.message)]
+    if finding.action:
+        rows.append(("", f"do   {finding.action}"))
+    print_rows(rows, label_columns=CHECK_COLUMNS)
     if finding.command:
         print_line(f"      {finding.command}")
-
-
-def list_check_rows(line: Finding) -> Iterator[tuple[str, ...]]:
-    """Yield what was seen and what to do."""
-    yield line.level.ljust(7), line.check, line.message
-    if line.action:
-        yield "", f"do   {line.action}"
 
 
 def _prove_stop(environment: Environment) -> Finding:

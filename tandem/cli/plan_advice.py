@@ -150,21 +150,21 @@ def _describe_choice(
     if cell.low is None or cell.high is None:
         return _describe_gain(cell, forecast.basis, name, rest)
     if rivals:
-        options = [cell, *rivals]
         ranges = "; ".join(
-            f"{_describe_range(option)} with window {option.window}" for option in options
+            f"{option.draft} {_describe_range(option)} with window {option.window}"
+            for option in (cell, *rivals)
         )
         return f"No recommendation between drafts, because their ranges overlap {rest}: {ranges}."
     if cell.high <= 1:
         return f"Keep plain decoding: no window of these is faster {rest}."
     if cell.low <= 1:
-        range_text = f"{cell.low:.1f} to {cell.high:.1f} times as fast"
+        range_text = _describe_range(cell)
         return f"Measure before you decide: {name} may be slower or faster, {range_text} {rest}."
-    return f"Try {name} first: {cell.low:.1f} to {cell.high:.1f} times as fast {rest}."
+    return f"Try {name} first: {_describe_range(cell)} {rest}."
 
 
 def _describe_range(cell: ForecastCell) -> str:
-    return f"{cell.draft} {cell.low:.1f} to {cell.high:.1f} times as fast"
+    return f"{cell.low:.1f} to {cell.high:.1f} times as fast"
 
 
 def _describe_ground(cell: ForecastCell, forecast: PlanForecast) -> str:

@@ -65,14 +65,12 @@ def list_runs(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitC
     records, unread = client.list_runs()
     code = ExitCode.EXTERNAL_FAILURE if unread else ExitCode.DONE
     if selection.as_json:
-        rows = [
-            msgspec.to_builtins(record)
-            | {
-                "usd": count_usd(client, record),
-                "results": client.config.url(results_prefix(record.experiment, record.run)),
-            }
-            for record in records
-        ]
+        rows = []
+        for record in records:
+            row = msgspec.to_builtins(record)
+            row["usd"] = count_usd(client, record)
+            row["results"] = client.config.url(results_prefix(record.experiment, record.run))
+            rows.append(row)
         return print_json({"environment": env, "runs": rows, "unread": unread}, code)
     width = max((len(record.run) for record in records), default=0) + 2
     print_line(f"{env}: {format_count(len(records), 'run')}")

@@ -237,11 +237,13 @@ def _read_api_key(variables: Sequence[str]) -> str | None:
     """
     if not variables:
         return None
-    key = _read_variable("--api-key-env", variables[-1])
+    variable = variables[-1]
+    key = _read_variable("--api-key-env", variable)
     try:
         check_api_key(key)
     except ValueError as error:
-        problem = f"{_name_variable(variables[-1])} holds no key; allowed: {error}"
+        name = f" {variable}" if _is_usual(variable) else ""
+        problem = f"the variable{name} holds no key; allowed: {error}"
         raise InputError(problem, where="--api-key-env", change="export the key alone") from error
     return key
 
@@ -284,7 +286,3 @@ def _read_variable(flag: str, variable: str) -> str:
 def _is_usual(variable: str) -> bool:
     """Return whether a text is a variable's name, and no key that looks like one."""
     return all(map(USUAL_WORD.fullmatch, variable.split("_")))
-
-
-def _name_variable(variable: str) -> str:
-    return f"the variable {variable}" if _is_usual(variable) else "the variable"

@@ -115,8 +115,12 @@ def start(
     inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
     try:
-        if for_compile or variants:
-            _require_experiment(experiment, environment)
+        if experiment is None and (for_compile or variants):
+            raise InputError(
+                "--compile and --variants need an experiment",
+                where=f"environment {environment.name}",
+                change="add --experiment NAME",
+            )
         admission = _compute_admission(
             inputs, experiment, variants, nodes=nodes, for_compile=for_compile
         )
@@ -148,20 +152,6 @@ def start(
         return _start_fleet(selection, plan, clients, asks=not yes)
     except TandemError as fault:
         raise fleet.explain_fault(fault, environment) from fault
-
-
-def _require_experiment(name: str | None, environment: Environment) -> None:
-    """Refuse flags of an experiment that is not named.
-
-    Raises:
-        InputError: it is not.
-    """
-    if name is None:
-        raise InputError(
-            "--compile and --variants need an experiment",
-            where=f"environment {environment.name}",
-            change="add --experiment NAME",
-        )
 
 
 def _compute_admission(
@@ -297,12 +287,9 @@ def _list_next_commands(plan: StartPlan) -> list[str]:
         quote_command(*kubectl, "scale", "deploy", variant.name, "--replicas=1")
         for variant in variants
     ]
-    chosen = (
-        ["--variants", ",".join(variant.name for variant in variants)]
-        if plan.admission.waiting_variants
-        else []
-    )
-    flags = ["--experiment", experiment, "--publish", "--out", f"runs/{plan.request.run}", *chosen]
+    flags = ["--experiment", experiment, "--publish", "--out", f"runs/{plan.request.run}"]
+    if plan.admission.waiting_variants:
+        flags += ["--variants", ",".join(variant.name for variant in variants)]
     pods = quote_command(*kubectl, "get", "pods", "-o", "wide")
     return [ADMIN_NOTE, *scale, pods, build_tandem_command("bench run", name, *flags)]
 

@@ -79,13 +79,10 @@ class ArtifactKey:
     @property
     def name(self) -> str:
         """Return the readable prefix and the digest: the folder of the artifact."""
-        draft = (
-            [model_slug(self.draft.partition("@")[0]), f"k{self.num_speculative_tokens}"]
-            if self.draft
-            else []
-        )
-        placement = f"tp{self.tensor_parallel_size}-lnc{self.logical_neuron_core}"
-        parts = [model_slug(self.target.partition("@")[0]), self.mode, *draft, placement]
+        parts = [model_slug(self.target.partition("@")[0]), self.mode]
+        if self.draft:
+            parts += [model_slug(self.draft.partition("@")[0]), f"k{self.num_speculative_tokens}"]
+        parts.append(f"tp{self.tensor_parallel_size}-lnc{self.logical_neuron_core}")
         return "-".join([*parts, f"b{self.max_num_seqs}", f"s{self.max_model_len}", self.digest])
 
     @property

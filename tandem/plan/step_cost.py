@@ -175,11 +175,9 @@ def find_objection(rows: Sequence[PublishedRow], kind: RowKind) -> str:
     """Return why no speed-up of a kind is forecast; empty where its rows predict each other."""
     pairs = sorted({row.pair for row in rows if row.left_out is None and row.kind == kind})
     if len(pairs) < FEWEST_PAIRS:
-        count = (
-            f"one pair of servers was published ({pairs[0]})"
-            if pairs
-            else "no pair of servers was published"
-        )
+        count = "no pair of servers was published"
+        if pairs:
+            count = f"one pair of servers was published ({pairs[0]})"
         return f"{count}, and a range needs {FEWEST_PAIRS} to be tested"
     missed = [
         held.row.name

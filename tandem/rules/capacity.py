@@ -132,7 +132,7 @@ def _find_unoffered_system_type(context: EnvironmentContext) -> Iterable[RuleFin
     offerings = context.catalogue.offerings
     instance_type = context.environment.cluster.system_nodes.instance_type
     figure = offerings.offerings.get(instance_type, {}).get(context.environment.region)
-    zones = context.base_zones()
+    zones = context.environment.network.base_zones
     if figure is not None and set(zones).isdisjoint(figure.value):
         got = f"{instance_type}, listed for none of {join_values(sorted(zones))}"
         legal = (

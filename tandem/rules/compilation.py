@@ -55,13 +55,10 @@ def _find_unsupported_modes(context: ExperimentContext) -> Iterable[RuleFinding]
 def _find_unproven_cpu(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Artifacts are compiled on devices, or the experiment says accept_unproven."""
     unproven = _cpu_compile(context).unproven
-    accepts = context.experiment.accept_unproven
     got = f"cpu on runtime {context.runtime.name}: {unproven.value}"
-    change = (
-        "compare one such artifact with one made on a device"
-        if accepts
-        else "write it, or accept_unproven: true"
-    )
+    change = "write it, or accept_unproven: true"
+    if context.experiment.accept_unproven:
+        change = "compare one such artifact with one made on a device"
     yield RuleFinding("compile.where", got, "device", change, unproven)
 
 

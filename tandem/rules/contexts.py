@@ -223,10 +223,6 @@ class EnvironmentContext:
             for path, subnet in index_paths("network.subnets", network.subnets)
         ]
 
-    def base_zones(self) -> tuple[str, ...]:
-        """Return the zones of all that is no accelerator."""
-        return self.environment.network.base_zones
-
     def control_plane_zones(self) -> list[tuple[str, str]]:
         """Return (key path, zone id) of control plane subnets that an existing network names."""
         subnets = getattr(self.environment.network, "control_plane_subnets", None) or ()

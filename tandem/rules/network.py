@@ -196,11 +196,9 @@ def _find_foreign_nat_zone(context: EnvironmentContext) -> Iterable[RuleFinding]
 def _find_overlaps(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The ranges of an existing network do not overlap."""
     network = context.environment.network
-    blocks = (
-        [_parse_network(cidr) for cidr in network.cidrs]
-        if isinstance(network, ExistingNetwork)
-        else []
-    )
+    if not isinstance(network, ExistingNetwork):
+        return
+    blocks = [_parse_network(cidr) for cidr in network.cidrs]
     for index, block in enumerate(blocks[1:]):
         overlaps = [first for first in blocks[: index + 1] if first.overlaps(block)]
         if overlaps:
@@ -345,10 +343,8 @@ def _find_boundary_arn(context: EnvironmentContext) -> Iterable[RuleFinding]:
     boundary = context.environment.bootstrap.permissions_boundary
     if boundary is not None and not POLICY_NAME.fullmatch(boundary):
         name = boundary.partition(":policy/")[2].lstrip("/") or boundary.strip("/")
-        change = (
-            f"write {name}"
-            if POLICY_NAME.fullmatch(name)
-            else "write the last part of its ARN, behind policy/"
-        )
+        change = "write the last part of its ARN, behind policy/"
+        if POLICY_NAME.fullmatch(name):
+            change = f"write {name}"
         legal = "the name of a managed policy, or path/name, not its ARN"
         yield RuleFinding("bootstrap.permissions_boundary", repr(boundary), legal, change)

@@ -153,11 +153,9 @@ def _find_refusing_driver(context: HostingContext) -> Iterable[RuleFinding]:
     fits = _find_minor(context).list_releases(refusing.value)
     got = f"{context.runtime.name}, which driver {driver} of node image {release} does not start"
     legal = f"a driver other than {join_values(refusing.value)}"
-    change = (
-        f"write cluster.ami_release: one of {join_values(fits)}"
-        if fits
-        else "write another runtime"
-    )
+    change = "write another runtime"
+    if fits:
+        change = f"write cluster.ami_release: one of {join_values(fits)}"
     yield context.find("runtime", got, legal, change, refusing)
 
 

@@ -161,11 +161,9 @@ class BatchingEngine:
         self.running: list[EngineRequest] = []
         self._settings = settings
         self._draws = {class_: _AcceptanceDraws(settings, class_) for class_ in settings.classes}
-        drafts_ms = (
-            settings.num_speculative_tokens * settings.draft_ms
-            if settings.uses_speculation
-            else 0.0
-        )
+        drafts_ms = 0.0
+        if settings.uses_speculation:
+            drafts_ms = settings.num_speculative_tokens * settings.draft_ms
         self._step_s = [(step_ms + drafts_ms) / 1000 for step_ms in settings.step_ms]
         self._rng = np.random.default_rng([settings.seed, 1])
         self._factors = np.ones(BLOCK_STEPS)

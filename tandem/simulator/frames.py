@@ -123,11 +123,10 @@ class ResponseFrames:
         first = self._token_count == 0
         self._token_count = self._token_count + len(tokens)
         is_chat = self.request.api == "chat"
-        choice = (
-            self._chat_choice(tokens, last=last)
-            if is_chat
-            else self._plain_choice(tokens, first=first)
-        )
+        if is_chat:
+            choice = self._chat_choice(tokens, last=last)
+        else:
+            choice = self._plain_choice(tokens, first=first)
         if choice is None:
             return b""
         if last:

@@ -108,13 +108,11 @@ def read_generation_request(
         if isinstance(fields, dict):
             fields = {name: value for name, value in fields.items() if value is not None}
         request = msgspec.convert(fields, GenerationRequest)
-    except msgspec.DecodeError as error:  # includes ValidationError
-        text = (
-            f"{error}"
-            if isinstance(error, msgspec.ValidationError)
-            else f"JSON decode error: {error}"
-        )
-        raise VllmApiError(f"1 validation error: {text}", kind="Bad Request") from None
+    except msgspec.ValidationError as error:
+        raise VllmApiError(f"1 validation error: {error}", kind="Bad Request") from None
+    except msgspec.DecodeError as error:
+        text = f"1 validation error: JSON decode error: {error}"
+        raise VllmApiError(text, kind="Bad Request") from None
     request.api = api
     request.model = request.model or settings.model
     is_chat = api == "chat"

@@ -306,7 +306,7 @@ class MetricsPage:
         for number, end_s in enumerate(steps.ends_s):
             self._record_decode(steps.requests, len(steps.ends_s) - number, float(end_s))
 
-    def record_end(self, engine_request: EngineRequest, reason: str, max_tokens: int) -> None:
+    def record_end(self, request: EngineRequest, reason: str, max_tokens: int) -> None:
         """Record a request that ended.
 
         Args:
@@ -314,11 +314,10 @@ class MetricsPage:
             max_tokens: most output tokens of the request.
         """
         self._series["request_success", reason].inc()
-        self.forget(engine_request)
+        self.forget(request)
         if reason == "abort":
             return
-        request = engine_request
-        output_tokens = int(engine_request.tokens.sum())
+        output_tokens = int(request.tokens.sum())
         decode_s = request.end_s - request.first_s
         observations = {
             "e2e_request_latency_seconds": request.end_s - request.arrived_s,

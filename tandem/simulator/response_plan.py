@@ -94,11 +94,9 @@ def plan_response(
     if generation_request.temperature:
         key += f"\n{generation_request.seed or 0}"
     thought_tokens = class_settings.reasoning_tokens + 2 if generation_request.thinking else 0
-    total_tokens = (
-        max_tokens
-        if generation_request.ignore_eos
-        else thought_tokens + _answer_length(key, class_settings)
-    )
+    total_tokens = max_tokens
+    if not generation_request.ignore_eos:
+        total_tokens = thought_tokens + _answer_length(key, class_settings)
 
     def begin() -> Iterator[ResponseToken]:
         if generation_request.thinking:
@@ -181,30 +179,22 @@ def _answer_length(key: str, class_: PromptClassSettings) -> int:
 def _cut_at_stop(plan: ResponsePlan, stops: Iterable[str]) -> ResponsePlan:
     """Cut the content before the first stop string; the last token completes this string."""
     tokens = plan.tokens
-    ends = tuple(
-        itertools.accumulate(
-            len(token.visible_text) if token.part == "content" else 0 for token in tokens
-        )
-    )
     text = "".join(token.visible_text for token in tokens if token.part == "content")
-    first_match = min(
-        ((match_index, stop) for stop in stops if (match_index := text.find(stop)) >= 0),
-        default=None,
-    )
-    if first_match is None:
+    matches = [(text.find(stop), stop) for stop in stops if stop in text]
+    if not matches:
         return plan
-    match_index, stop = first_match
+
+    match_index, stop = min(matches)
     plan_tokens = []
     start = 0
-    for token, end in zip(tokens, ends, strict=True):
-        visible_text = (
-            token.visible_text
-            if token.part == "think"
-            else text[start : min(end, max(start, match_index))]
-        )
-        plan_tokens.append(token._replace(visible_text=visible_text))
-        start = end
-        if end >= match_index + len(stop):
+    for token in tokens:
+        if token.part == "content":
+            end = start + len(token.visible_text)
+            visible_text = text[start : min(end, max(start, match_index))]
+            token = token._replace(visible_text=visible_text)  # noqa: PLW2901 - cut at the stop
+            start = end
+        plan_tokens.append(token)
+        if start >= match_index + len(stop):
             break
     return replace(
         plan,

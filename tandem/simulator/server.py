@@ -135,7 +135,7 @@ class SimulatorServer:
         self._abort()
 
     async def _restart(self, seconds: float) -> None:
-        self._log.write_event("restart", seconds=seconds)
+        self._log.write_restart(seconds)
         if self._engine_task is not None:
             self._engine_task.cancel()
         if self._site is not None:
@@ -164,11 +164,9 @@ class SimulatorServer:
             return await self._answer(request, body, entry)
         except VllmApiError as error:
             entry.status = error.status
-            headers = (
-                {"Retry-After": str(error.retry_after_s)}
-                if error.retry_after_s is not None
-                else None
-            )
+            headers = None
+            if error.retry_after_s is not None:
+                headers = {"Retry-After": str(error.retry_after_s)}
             return _json_response(
                 build_error_body(error, self._settings.runtime), error.status, headers
             )
@@ -249,11 +247,8 @@ class SimulatorServer:
             response = await _write_response(request, stream, entry)
         finally:
             engine_loop.drop(engine_request)
-            entry.queued_s = (
-                engine_request.started_s - engine_request.arrived_s
-                if engine_request.started_s
-                else None
-            )
+            if engine_request.started_s:
+                entry.queued_s = engine_request.started_s - engine_request.arrived_s
             entry.drawn = [
                 int(count) for count in engine_request.step_tokens[: engine_request.step_count]
             ]

@@ -75,9 +75,9 @@ class ServerLog:
         """Write the line of one request."""
         self._write_line(entry)
 
-    def write_event(self, event_name: str, **fields: Any) -> None:
-        """Write the line of another event: a restart."""
-        self._write_line({"event": event_name, "at_s": time.monotonic(), **fields})
+    def write_restart(self, seconds: float) -> None:
+        """Write the line of a restart that takes so many seconds."""
+        self._write_line({"event": "restart", "at_s": time.monotonic(), "seconds": seconds})
 
     def close(self) -> None:
         """Close the file."""
