@@ -140,20 +140,22 @@ def _read_counts(text: str | None, flag: str, limits: tuple[int, int]) -> tuple[
     """
     if not text:
         return ()
-    numbers: list[int] = []
-    try:
-        for part in filter(None, text.split(",")):
-            first, _, last = part.partition("..")
-            numbers += range(int(first), int(last or first) + 1)
-    except ValueError:
-        change = "write whole numbers, as 1,4 or 1..15"
-        raise InputError(f"got {text}", where=flag, change=change) from None
-
     low, high = limits
-    if not numbers or min(numbers) < low or max(numbers) > high:
-        change = f"write numbers from {low} to {high}, as {low},{high}"
-        raise InputError(f"got {text}", where=flag, change=change)
-    return tuple(dict.fromkeys(numbers))
+    numbers: dict[int, None] = {}
+    parts = [part for part in text.split(",") if part]
+    for part in parts or [text]:
+        first_text, _, last_text = part.partition("..")
+        try:
+            first = int(first_text)
+            last = int(last_text or first_text)
+        except ValueError:
+            change = "write whole numbers, as 1,4 or 1..15"
+            raise InputError(f"got {text}", where=flag, change=change) from None
+        if not low <= first <= last <= high:  # before a long range is made
+            change = f"write numbers from {low} to {high}, as {low},{high}"
+            raise InputError(f"got {text}", where=flag, change=change)
+        numbers |= dict.fromkeys(range(first, last + 1))
+    return tuple(numbers)
 
 
 def _forecast(

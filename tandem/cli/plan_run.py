@@ -162,7 +162,7 @@ def read_run_points(folder: Path) -> tuple[MeasuredPoint, ...]:
     """Return the TPOT speed-up that a run measured of each drafting arm, by class and load.
 
     Args:
-        folder: as of `measure_basis`.
+        folder: as of `measure_drafts`.
 
     Raises:
         InputError: it is no run, or names no arm to judge.
