@@ -70,7 +70,7 @@ def _find_foreign_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
     region = context.environment.region
     figure = context.catalogue.offerings.zones.get(region)
     capacity_zone = ("capacity.zone", context.environment.capacity.zone)
-    for path, zone in [capacity_zone, *context.zones(), *context.control_plane_zones()]:
+    for path, zone in [capacity_zone, *context.cluster_zones()]:
         if figure is not None and _is_foreign(context, zone):
             got = f"{zone} in region {region}"
             legal = join_values(figure.value)
@@ -91,7 +91,7 @@ def _find_unlisted_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A dated list of the region's zones has every zone of the network and the control plane."""
     region = context.environment.region
     figure = context.catalogue.offerings.zones.get(region)
-    for path, zone in [*context.zones(), *context.control_plane_zones()]:
+    for path, zone in context.cluster_zones():
         if figure is not None and zone not in figure.value and not _is_foreign(context, zone):
             got = f"{zone}, not listed for {region}"
             change = f"{_ask_account(context)}, or write one of them"
@@ -101,7 +101,7 @@ def _find_unlisted_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
 @RULES.refuse("zone-takes-cluster", _CLUSTER_ZONES, "2026-11-28")
 def _find_refused_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """EKS takes subnets of a cluster in every zone."""
-    for path, zone in [*context.zones(), *context.control_plane_zones()]:
+    for path, zone in context.cluster_zones():
         if zone in ZONES_WITHOUT_EKS:
             yield RuleFinding(
                 path,

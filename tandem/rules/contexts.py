@@ -231,6 +231,10 @@ class EnvironmentContext:
             for path, subnet in index_paths("network.control_plane_subnets", subnets)
         ]
 
+    def cluster_zones(self) -> list[tuple[str, str]]:
+        """Return (key path, zone id) of every zone of the network and of the control plane."""
+        return [*self.zones(), *self.control_plane_zones()]
+
 
 @dataclass(frozen=True, kw_only=True)
 class DateContext:
