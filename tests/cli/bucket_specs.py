@@ -55,6 +55,14 @@ def folders(specs: Path) -> list[str]:
     ]
 
 
+def edit_file(specs: Path, old: str, new: str, file: str) -> None:
+    """Replace a text that a declared file has."""
+    path = specs / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
 def referring(name: str, map_name: str) -> dict[str, Any]:
     """A rendered server whose key stands in a ConfigMap."""
     reference = {"configMapKeyRef": {"key": "fields.json", "name": map_name}}

@@ -3,36 +3,26 @@ those that raise."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from artifact_fixtures import aws, bucket, clients, endpoint, front, proxy, proxy_store, store
 from bench_cli import however_busy, without_page
-from doubles.fault_proxy.proxy import FaultProxy
 from fleet_world import Fleet, write_environment
 
 from rehearsal.aws import fleet_behavior as knobs
-from rehearsal.aws.endpoint import AwsEndpoint
 
 __all__ = ["aws", "bucket", "clients", "endpoint", "front", "proxy", "proxy_store", "store"]
 
 
 @pytest.fixture(autouse=True)
-def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+def _wide(monkeypatch):
     """Print as into a pipe, whatever terminal the tests run in."""
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
 @pytest.fixture
-def bare_fleet(
-    specs: Path,
-    endpoint: AwsEndpoint,
-    aws: dict[str, str],
-    proxy: FaultProxy,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Fleet]:
+def bare_fleet(specs, endpoint, aws, proxy, monkeypatch):
     """An environment of a new name of which nothing exists; commands reach the endpoint through the
     fault proxy."""
     assert aws
@@ -49,7 +39,7 @@ def bare_fleet(
 
 
 @pytest.fixture
-def fleet(bare_fleet: Fleet) -> Fleet:
+def fleet(bare_fleet):
     """The same with its stacks' resources, and a reaper that looked a moment ago."""
     bare_fleet.deploy()
     bare_fleet.looked()
@@ -57,21 +47,21 @@ def fleet(bare_fleet: Fleet) -> Fleet:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch):
     """Look for answers and steps of a run without a pause."""
     monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
     monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
 
 
 @pytest.fixture
-def no_page() -> Iterator[None]:
+def no_page():
     """Leave the page of a run out, in what this test measures."""
     with without_page():
         yield
 
 
 @pytest.fixture
-def busy() -> Iterator[None]:
+def busy():
     """Void no run of this test because of the tests beside it."""
     with however_busy():
         yield

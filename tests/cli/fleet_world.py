@@ -217,6 +217,14 @@ class Fleet:
         """Their states."""
         return sorted(instance["State"]["Name"] for instance in self.instances())
 
+    def read_node_group(self) -> dict[str, Any]:
+        """What EKS says of the node group."""
+        answer = self.client("eks").describe_nodegroup(
+            clusterName=self.guarded.cluster, nodegroupName=self.guarded.node_group
+        )
+        node_group: dict[str, Any] = answer["nodegroup"]
+        return node_group
+
     def until(self, states: list[str]) -> None:
         """Wait for these states, ten seconds at most."""
         deadline = time.monotonic() + 10

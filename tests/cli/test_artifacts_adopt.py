@@ -11,7 +11,6 @@ from bucket_specs import ENV, folders, needed, write_environment
 from compiled import write_artifact
 from stored_sets import keys, put_set
 
-from tandem.artifacts.needs import BucketNeed
 from tandem.cli.program import main
 from tandem.declarations.artifact_key import ArtifactKey
 
@@ -20,7 +19,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def need(specs: Path, bucket: str, aws: dict[str, str]) -> BucketNeed:
+def need(specs, bucket, aws):
     """The artifact of post/qwen-vllm, in the test's bucket."""
     assert aws
     write_environment(specs, bucket)
@@ -32,14 +31,14 @@ def need(specs: Path, bucket: str, aws: dict[str, str]) -> BucketNeed:
 
 
 @pytest.fixture
-def folder(need: BucketNeed, tmp_path: Path) -> Path:
+def folder(need, tmp_path):
     return write_artifact(
         tmp_path / "compiled", key=ArtifactKey.from_fields(need.fields), rank_bytes=10
     )
 
 
 @pytest.fixture
-def run(specs: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(specs, folder, capsys):
     def act(
         *more: str, variant: str = "post/qwen-vllm", where: Path = folder
     ) -> tuple[int, str, str]:

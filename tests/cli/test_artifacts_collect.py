@@ -34,7 +34,7 @@ STALE = "artifacts/tiny-000000000000"
 
 
 @pytest.fixture
-def mine(specs: Path, bucket: str, aws: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Path:
+def mine(specs, bucket, aws, monkeypatch):
     """The specs in the working folder, with the test's bucket; everything stored is forty days
     old."""
     assert aws
@@ -46,7 +46,7 @@ def mine(specs: Path, bucket: str, aws: dict[str, str], monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def run(mine: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(mine, capsys):
     def act(*more: str) -> tuple[int, str, str]:
         code = main(["artifacts", "gc", "--env", ENV, *folders(mine), *more])
         output = capsys.readouterr()

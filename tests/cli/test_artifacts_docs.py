@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Iterator
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
@@ -64,7 +63,7 @@ def rights() -> dict[str, tuple[list[str], list[str]]]:
 
 
 @pytest.fixture(scope="module")
-def enforcing() -> Iterator[AwsEndpoint]:
+def enforcing():
     with AwsEndpoint(account="111122223333", enforces_policies=True) as running:
         where: Any = {"LocationConstraint": running.region}
         running.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration=where)
@@ -72,9 +71,7 @@ def enforcing() -> Iterator[AwsEndpoint]:
 
 
 @pytest.fixture
-def act(
-    enforcing: AwsEndpoint, specs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Any:
+def act(enforcing, specs, tmp_path, monkeypatch):
     """Run a documented command as somebody with just its rights, or with one right less."""
     write_environment(specs, BUCKET)
     owner = ObjectStore(BUCKET, enforcing.client("s3"))

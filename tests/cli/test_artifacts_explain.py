@@ -19,7 +19,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(specs: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(specs, capsys):
     def act(*words: str) -> tuple[int, str, str]:
         code = main(["artifacts", "explain", "--env", ENV, *folders(specs), *words])
         output = capsys.readouterr()

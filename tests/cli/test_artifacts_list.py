@@ -26,7 +26,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def mine(specs: Path, bucket: str, aws: dict[str, str]) -> Path:
+def mine(specs, bucket, aws):
     """The specs, with the test's bucket and the experiment `post` alone: two models, two
     artifacts."""
     assert aws
@@ -35,7 +35,7 @@ def mine(specs: Path, bucket: str, aws: dict[str, str]) -> Path:
 
 
 @pytest.fixture
-def run(mine: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(mine, capsys):
     def act(*more: str, env: str = ENV) -> tuple[int, str, str]:
         code = main(["artifacts", "list", "--env", env, *folders(mine), *more])
         output = capsys.readouterr()

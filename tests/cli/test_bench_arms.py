@@ -17,7 +17,7 @@ CHOSEN = Selection(environments=Path("environments"), experiments=Path("experime
 
 
 @pytest.fixture(autouse=True)
-def _at_the_root(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _at_the_root(root, monkeypatch):
     monkeypatch.chdir(root)
 
 

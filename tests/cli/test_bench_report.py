@@ -52,7 +52,7 @@ def write_pair(
 
 
 @pytest.fixture
-def judged(tmp_path: Path) -> Path:
+def judged(tmp_path):
     return write_pair(tmp_path / "run")
 
 

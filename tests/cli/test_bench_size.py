@@ -24,7 +24,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "bench.md").read_text()
 
 
 @pytest.fixture(autouse=True)
-def _at_the_root(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _at_the_root(root, monkeypatch):
     monkeypatch.chdir(root)
 
 

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
-from bucket_specs import folders
+from bucket_specs import edit_file, folders
 
 from tandem.cli.program import main
 
-
-def spoil(specs: Path, old: str, new: str, file: str = "environments/post-us-east-2.yaml") -> None:
-    path = specs / file
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
+POST = "environments/post-us-east-2.yaml"
 
 
 def test_check_names_file_line_value_and_allowed(specs, capsys):
-    spoil(specs, "kind: capacity-block", "kind: rented")
+    edit_file(specs, "kind: capacity-block", "kind: rented", POST)
 
     assert main(["check", *folders(specs)]) == 2
 
@@ -57,7 +51,8 @@ def test_show_tells_the_cdk_where_files_outside_the_repository_are(specs, capsys
 
 
 def test_show_bootstraps_with_the_declared_boundary(specs, capsys):
-    spoil(specs, "  qualifier: tandem", "  qualifier: tandem\n  permissions_boundary: TeamBoundary")
+    qualifier = "  qualifier: tandem"
+    edit_file(specs, qualifier, f"{qualifier}\n  permissions_boundary: TeamBoundary", POST)
     main(["show", "post-us-east-2", *folders(specs)])
     assert "--custom-permissions-boundary TeamBoundary" in capsys.readouterr().out
 

@@ -33,13 +33,13 @@ def silent(reference: str, *_: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def session() -> boto3.Session:
+def session():
     """A session for all: its clients take seconds to be made first, and moments after."""
     return boto3.Session(aws_access_key_id=ACCOUNT, aws_secret_access_key="local")  # noqa: S106 - any will do
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch, session: boto3.Session) -> None:
+def alone(monkeypatch, session):
     monkeypatch.setattr("tandem.cli.image_digests.resolve_digest", silent)
     monkeypatch.setattr("tandem.ops.account.create_session", lambda: session)
 
@@ -49,9 +49,7 @@ def run(specs: Path, *more: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def ran(
-    endpoint, session: boto3.Session, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Ran]:
+def ran(endpoint, session, tmp_path_factory):
     """A committed environment examined, as text and as JSON."""
     results = {}
     with pytest.MonkeyPatch.context() as patch:

@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ SMALL = "--rounds 3 --control-rounds 0 --warm-up 0 --max-tokens 8"
 
 
 @pytest.fixture(scope="module")
-def urls() -> Iterator[list[str]]:
+def urls():
     """The addresses of the post's two servers, simulated."""
     workspace = load_workspace(ROOT / "environments", ROOT / "experiments", ())
     experiment = workspace.experiments["post"].record
@@ -49,7 +48,7 @@ def urls() -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch) -> Path:
+def project(tmp_path, monkeypatch):
     """The declared files and those of the page, as its reader has them before step 5."""
     for name in ("environments", "experiments"):
         shutil.copytree(ROOT / name, tmp_path / name)

@@ -4,9 +4,8 @@ policies bind."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
@@ -41,7 +40,7 @@ SMALL = json.dumps({"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}})
 
 
 @pytest.fixture(scope="module")
-def enforcing() -> Iterator[AwsEndpoint]:
+def enforcing():
     with AwsEndpoint(
         account="111122223333", region="us-east-2", enforces_policies=True, report=lambda _: None
     ) as endpoint:
@@ -53,14 +52,14 @@ def enforcing() -> Iterator[AwsEndpoint]:
 
 
 @pytest.fixture(scope="module")
-def front(enforcing: AwsEndpoint) -> Iterator[FaultProxy]:
+def front(enforcing):
     """What is asked of the endpoint passes it unchanged, and is noted."""
     with FaultProxy(enforcing.url) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def own_fleet(specs: Path, enforcing: AwsEndpoint) -> Fleet:
+def own_fleet(specs, enforcing):
     """A fleet at 0, and one small stack of the environment's own."""
     fleet = Fleet(endpoint=enforcing, specs=specs, name=write_environment(specs))
     fleet.deploy()
@@ -80,9 +79,7 @@ def own_fleet(specs: Path, enforcing: AwsEndpoint) -> Fleet:
 
 
 @pytest.fixture
-def become(
-    own_fleet: Fleet, front: FaultProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[[PeopleKind], RolePrincipal]:
+def become(own_fleet, front, monkeypatch, tmp_path):
     """Let the commands that follow be somebody of a kind."""
     monkeypatch.setattr(
         "botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01

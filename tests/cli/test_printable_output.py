@@ -34,7 +34,7 @@ def count_controls(text: str) -> dict[str, int]:
 
 
 @pytest.fixture
-def hostile_run(tmp_path: Path) -> Path:
+def hostile_run(tmp_path):
     """A copy of a run in which an arm and a class have another name."""
     folder = tmp_path / "run"
     shutil.copytree(RUN, folder)

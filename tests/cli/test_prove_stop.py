@@ -28,7 +28,7 @@ BROKEN = knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, retry_delay_
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch):
     """Let the schedule be due at once, and nobody wait for minutes."""
     for name, value in {
         "START_DELAY_S": 0.0,
@@ -39,7 +39,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def saying(monkeypatch: pytest.MonkeyPatch) -> Any:
+def saying(monkeypatch):
     """Spell the payload otherwise than a start does."""
 
     def act(said: dict[str, Any]) -> None:
@@ -63,7 +63,7 @@ class Clock:
 
 
 @pytest.fixture
-def waiting(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def waiting(monkeypatch):
     """Do something while the proof waits for a schedule that is not due yet."""
 
     def act(doing: Callable[[float], None], *, ahead_s: float = 60.0, **more: Any) -> None:

@@ -4,8 +4,6 @@ schedules' role."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +27,7 @@ TRUST = {
 
 
 @pytest.fixture(scope="module")
-def enforcing() -> Iterator[AwsEndpoint]:
+def enforcing():
     with AwsEndpoint(account=ACCOUNT, region="us-east-2", enforces_policies=True) as running:
         running.client("iam").create_role(RoleName="any", AssumeRolePolicyDocument="{}")
         running.set_fleet(
@@ -39,9 +37,7 @@ def enforcing() -> Iterator[AwsEndpoint]:
 
 
 @pytest.fixture
-def proven(
-    enforcing: AwsEndpoint, specs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[int, Fleet]]:
+def proven(enforcing, specs, tmp_path, monkeypatch):
     """Deploy, give the schedules' role this trust and these rights, and prove it as somebody; the
     exit code."""
     for name, value in {

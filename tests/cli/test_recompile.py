@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from bucket_specs import config_map, folders, referring
+from bucket_specs import config_map, edit_file, folders, referring
 
 from tandem.cli.program import main
 from tandem.declarations.catalogue import load_catalogue
@@ -23,15 +23,12 @@ ENVIRONMENT = "post-us-east-2"
 K5 = ("num_speculative_tokens: 7", "num_speculative_tokens: 5")
 
 
-def edit(specs: Path, old: str, new: str, file: str = "experiments/post.yaml") -> None:
-    path = specs / file
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
+def edit(specs: Path, old: str, new: str, name: str = "post") -> None:
+    edit_file(specs, old, new, f"experiments/{name}.yaml")
 
 
 @pytest.fixture
-def before(specs: Path, tmp_path: Path) -> Path:
+def before(specs, tmp_path):
     """A copy of the experiments, left as they were."""
     return Path(shutil.copytree(specs / "experiments", tmp_path / "before"))
 
@@ -93,8 +90,8 @@ def test_the_cost_is_deadline_times_price_times_artifacts(specs, before, capsys)
 
 
 def test_an_artifact_that_two_experiments_need_is_compiled_once(specs, before, capsys):
-    for file in ("post", "post-drafts-windows"):
-        edit(specs, "async_mode: false", "async_mode: true", f"experiments/{file}.yaml")
+    for name in ("post", "post-drafts-windows"):
+        edit(specs, "async_mode: false", "async_mode: true", name)
 
     changes = json.loads(check(specs, before, capsys, "--json")[1])["recompiles"]
 

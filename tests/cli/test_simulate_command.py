@@ -59,13 +59,13 @@ def command(*flags: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+def pair(tmp_path):
     with command("--experiment", "post", "--log", str(tmp_path / "logs")) as running:
         yield running
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+def alone(tmp_path):
     with command(*lone(tmp_path)) as running:
         yield running
 

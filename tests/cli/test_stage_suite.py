@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -22,7 +20,7 @@ ROWS = [
 
 
 @pytest.fixture
-def file(specs: Path) -> Path:
+def file(specs):
     path = specs / "prompts" / "support.jsonl"
     path.parent.mkdir()
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
@@ -30,7 +28,7 @@ def file(specs: Path) -> Path:
 
 
 @pytest.fixture
-def stage(specs: Path, bucket: str, aws: dict[str, str], file: Path, capsys: Any) -> Any:
+def stage(specs, bucket, aws, file, capsys):
     """Store the file; return the exit code and what was printed."""
     assert aws
     write_environment(specs, bucket)

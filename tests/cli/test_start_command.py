@@ -17,19 +17,11 @@ POST = ("--experiment", "post")
 YES = ("--hours", "2", "--yes")
 
 
-def labels(fleet: Fleet) -> dict[str, str]:
-    mine = fleet.guarded
-    answer = fleet.client("eks").describe_nodegroup(
-        clusterName=mine.cluster, nodegroupName=mine.node_group
-    )
-    own_labels: dict[str, str] = answer["nodegroup"].get("labels", {})
-    return own_labels
-
-
 def test_compile_admits_compile_jobs_and_no_server(fleet, capsys):
     assert fleet.tandem("start", *YES, *POST, "--compile", "--json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["labels"] == labels(fleet) == {"compile.tandem/experiment": "post"}
+    labels = {"compile.tandem/experiment": "post"}
+    assert document["labels"] == fleet.read_node_group()["labels"] == labels
 
 
 def test_a_plan_is_shown_before_anything_is_raised(fleet, proxy, capsys):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ RUNS = {
 
 
 @pytest.fixture(scope="module")
-def urls() -> Iterator[tuple[str, str]]:
+def urls():
     """The addresses of two simulated servers."""
     settings = SimulatorSettings(
         model="Qwen/Qwen3-32B", step_ms=(0.4,), prefill_base_ms=1.0, prefill_ms_per_token=0.0

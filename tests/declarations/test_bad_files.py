@@ -23,7 +23,7 @@ def refused(path: Path) -> tuple[SpecFault, ...]:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     return tmp_path / "bad.yaml"
 
 

@@ -94,7 +94,7 @@ def stripped(path: str, *, paths: set[str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """One folder for all files, each overwritten by the next: making thousands takes longer than
     the tests."""
     return tmp_path_factory.mktemp("leaves")

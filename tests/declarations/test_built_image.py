@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 from committed import environment, experiment
@@ -17,7 +16,7 @@ from tandem.declarations.project_image import (
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path):
     """A copy of the build's source and its allow list, free to be changed; a new path each time, so
     never cached."""
     for file in (TOOLS.allow_list, *TOOLS.source_files()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -93,7 +92,7 @@ def test_a_node_image_is_the_newest_whose_driver_is_known():
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     """A copy of the data files, free to be spoilt."""
     shutil.copytree(DATA, tmp_path / "data")
     return tmp_path / "data"

@@ -4,7 +4,6 @@ cannot do."""
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +22,7 @@ from tandem.errors import InputError
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
+def package(tmp_path):
     """The folder of a package that was built from this checkout."""
     (tmp_path / PACKAGE_EXPERIMENT).parent.mkdir(parents=True)
     shutil.copy(ROOT / CHECKOUT_EXPERIMENT, tmp_path / PACKAGE_EXPERIMENT)

@@ -14,7 +14,7 @@ from tandem.declarations.workspace import Workspace, load_workspace
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> Path:
+def folders(tmp_path):
     """One good environment that hosts one good experiment."""
     for name in ("environments", "experiments"):
         (tmp_path / name).mkdir()

@@ -19,7 +19,7 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
 
 @pytest.fixture
-def specs(tmp_path: Path) -> Path:
+def specs(tmp_path):
     """Copies of one environment and its experiments."""
     copy_examples(tmp_path, "post-us-east-2")
     return tmp_path

@@ -3,8 +3,6 @@ it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 from doubles.simulator_thread import SimulatorThread
 
@@ -22,13 +20,13 @@ QUICK = SimulatorSettings(
 
 
 @pytest.fixture(scope="module")
-def simulator() -> Iterator[SimulatorThread]:
+def simulator():
     with SimulatorThread(QUICK) as running:
         yield running
 
 
 @pytest.fixture
-def start_simulator() -> Iterator[Callable[..., SimulatorThread]]:
+def start_simulator():
     """Start a simulator of the quick knobs and some others."""
     running: list[SimulatorThread] = []
 

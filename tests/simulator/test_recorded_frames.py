@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ SETTINGS["base"] = SETTINGS["ngram"].model_copy(update={"law": "none", "num_spec
 
 
 @pytest.fixture(scope="module")
-def simulators() -> Iterator[dict[str, SimulatorThread]]:
+def simulators():
     with SimulatorThread(SETTINGS["base"]) as base, SimulatorThread(SETTINGS["ngram"]) as ngram:
         yield {"base": base, "ngram": ngram}
 

@@ -82,12 +82,12 @@ class VirtualRun:
 
 
 @pytest.fixture(scope="module")
-def new() -> VirtualRun:
+def new():
     return VirtualRun(knobs())
 
 
 @pytest.fixture(scope="module")
-def old() -> VirtualRun:
+def old():
     return VirtualRun(knobs(**OLD))
 
 

@@ -10,7 +10,6 @@ from doubles.simulator_thread import SimulatorThread
 from simulator_client import CHAT, ask, chat, until
 from virtual_time import TimedRequest, run_timed
 
-from tandem.simulator.server_log import RequestLogEntry
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 KNOBS = SimulatorSettings(
@@ -28,7 +27,7 @@ KNOBS = SimulatorSettings(
 
 
 @pytest.fixture(scope="module")
-def log_entries() -> list[RequestLogEntry]:
+def log_entries():
     """Four requests at once, of which two must wait, then two one after the other."""
     with SimulatorThread(KNOBS) as simulator:
         with ThreadPoolExecutor(4) as clients:
@@ -44,7 +43,7 @@ def log_entries() -> list[RequestLogEntry]:
 
 
 @pytest.fixture(scope="module")
-def virtual_requests(log_entries: list[RequestLogEntry]) -> list[TimedRequest]:
+def virtual_requests(log_entries):
     jobs = [
         TimedRequest(
             answer.number,

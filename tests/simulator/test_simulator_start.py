@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,7 @@ class Started:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
+def start(tmp_path):
     running: list[Started] = []
 
     def act(knobs: dict[str, Any], *more: str) -> Started:
@@ -76,7 +75,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
 
 
 @pytest.fixture
-def refuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+def refuse(tmp_path, capsys):
     """Start a simulator that ends at once; its code and its one sentence."""
 
     def act(knobs: dict[str, Any], *more: str) -> tuple[int, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
 
 import pytest
 from doubles.simulator_thread import SimulatorThread
@@ -33,7 +32,7 @@ def truth_of(simulator: SimulatorThread, headers: dict[str, str]) -> RequestLogE
 
 
 @pytest.fixture(scope="module")
-def old() -> Iterator[SimulatorThread]:
+def old():
     knobs = {"runtime": "nxdi-v0", "version": "0.9.1", "law": "nxdi", "num_speculative_tokens": 7}
     with SimulatorThread(
         SimulatorSettings(model="m", step_ms=(1.0,), prefill_base_ms=1, **knobs)
