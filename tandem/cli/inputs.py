@@ -14,6 +14,7 @@ from tandem.declarations.catalogue import Catalogue, load_catalogue
 from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.faults import SpecError, SpecFault
+from tandem.declarations.project_image import ProjectImage, list_hosted_images
 from tandem.declarations.workspace import SpecFile, Workspace, load_experiment, load_workspace
 from tandem.errors import InputError
 from tandem.monitoring.cost import MonitoringCost
@@ -37,6 +38,10 @@ class CommandInputs:
         """Return the experiments an environment hosts, in its own order."""
         files = self.workspace.experiments
         return [files[name].record for name in environment.experiments if name in files]
+
+    def list_images(self, environment: Environment) -> tuple[ProjectImage, ...]:
+        """Return the images of ours that an environment's pods run."""
+        return list_hosted_images(self.list_experiments(environment))
 
     def find_experiment(self, environment: Environment, name: str) -> Experiment:
         """Return an experiment that an environment hosts.

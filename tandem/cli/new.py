@@ -106,8 +106,7 @@ def new(
 
 
 def _build_name_fault(path: Path, problem: str, allowed: str) -> SpecFault:
-    change = "choose another name"
-    return SpecFault(file=str(path), path="", got=problem, allowed=allowed, change=change)
+    return SpecFault(str(path), "", problem, allowed, "choose another name")
 
 
 def _read_platform_values(
@@ -154,9 +153,9 @@ def _list_faults(
             "start from one of them, and write region and zones: aws ec2"
             " describe-availability-zones"
         )
-        yield SpecFault(file="--region", path="", got=got, allowed=allowed, change=change)
+        yield SpecFault("--region", "", got, allowed, change)
     kinds = catalogue.instances.instances[instance_type].capacity_kinds.value
     if kind not in kinds:
         got = f"{instance_type} is not sold as {kind}"
         change = "write one of them"
-        yield SpecFault(file="--kind", path="", got=got, allowed=", ".join(kinds), change=change)
+        yield SpecFault("--kind", "", got, ", ".join(kinds), change)

@@ -16,7 +16,6 @@ from tandem.declarations.budgets import compute_run_usd
 from tandem.declarations.environment import Environment
 from tandem.declarations.experiment import Experiment, Variant
 from tandem.declarations.faults import SpecFault
-from tandem.declarations.project_image import list_hosted_images
 from tandem.declarations.variant_key import compute_artifact_key
 from tandem.errors import ExitCode
 from tandem.monitoring.cost import HOURS_PER_MONTH
@@ -169,7 +168,7 @@ def _list_rows(
         yield "", "Fleet is left out until capacity.reservation_id names your reservation"
     yield "cluster", f"{cluster}, Kubernetes {environment.cluster.kubernetes}"
     yield "bucket", f"{physical_names.bucket_name(environment)}, each artifact in artifacts/<key>/"
-    for image in list_hosted_images(inputs.list_experiments(environment)):
+    for image in inputs.list_images(environment):
         yield image.name, VerbatimText(image.reference(environment))
     yield "nodes", f"0 now, {nodes} ({capacity.kind}, {capacity.zone})"
     yield from _list_money_rows(inputs, environment, verbose=verbose)
@@ -214,7 +213,7 @@ def _list_experiment_rows(
 
 
 def _list_stacks(inputs: CommandInputs, environment: Environment) -> list[str]:
-    images = [image.name for image in list_hosted_images(inputs.list_experiments(environment))]
+    images = [image.name for image in inputs.list_images(environment)]
     kinds = physical_names.stack_kinds(environment, images)
     return [physical_names.stack_name(environment, kind) for kind in kinds]
 
@@ -259,7 +258,9 @@ def _environment_as_dict(
     inputs: CommandInputs, environment: Environment, folders: Mapping[str, str]
 ) -> dict[str, object]:
     cost = compute_environment_cost(inputs, environment)
-    images = list_hosted_images(inputs.list_experiments(environment))
+    images = {}
+    for image in inputs.list_images(environment):
+        images[f"{image.name}_image".replace("-", "_")] = image.reference(environment)
     return {
         "name": environment.name,
         "account": environment.account,
@@ -267,10 +268,7 @@ def _environment_as_dict(
         "stacks": _list_stacks(inputs, environment),
         "cluster": physical_names.cluster_name(environment),
         "bucket": physical_names.bucket_name(environment),
-        **{
-            f"{image.name}_image".replace("-", "_"): image.reference(environment)
-            for image in images
-        },
+        **images,
         "capacity": environment.capacity.model_dump(mode="json"),
         "max_usd": compute_run_usd(environment),
         "parked": dump_parked_cost(cost) if cost else None,

@@ -292,7 +292,7 @@ def _describe_type(annotation: Any) -> str:
     if origin is Literal:
         return ", ".join(str(arg) for arg in args)
     if origin is Annotated:
-        words = (description for note in args[1:] if (description := _own_description(note)))
+        words = filter(None, map(_own_description, args[1:]))
         return next(words, None) or _describe_type(args[0])
     inner = list(dict.fromkeys(_describe_type(arg) for arg in args if arg is not Ellipsis))
     shapes = {tuple: "a list, each {0}", dict: "a mapping, {0} to {0}"}

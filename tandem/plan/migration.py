@@ -81,8 +81,15 @@ def migrate_experiment(
     """
     before = catalogue.runtimes[experiment.runtime]
     after = _find_runtime(experiment, runtime_name, catalogue)
-    moves = [_move_variant(row, experiment, after, catalogue) for row in experiment.variants]
-    losses = [move for move in moves if isinstance(move, str)]
+    variants = []
+    losses = []
+    for variant in experiment.variants:
+        new_variant = _move_variant(variant, experiment, after, catalogue)
+        if new_variant is not None:
+            variants.append(new_variant)
+        else:
+            support = after.mode(variant.mode)
+            losses.append(f"variant {variant.name}: {support.reason}; nearest: {support.nearest}")
     sweep = _move_sweep(experiment, after, catalogue) if experiment.sweep else None
     if experiment.sweep and sweep is None:
         reason = after.mode(experiment.sweep.mode).reason
@@ -101,7 +108,7 @@ def migrate_experiment(
         update={
             "name": f"{experiment.name}-{after.name}",
             "runtime": after.name,
-            "variants": tuple(move for move in moves if not isinstance(move, str)),
+            "variants": tuple(variants),
             "sweep": sweep,
             "serving": experiment.serving.model_copy(update={"tuning": tuning}),
         }
@@ -191,16 +198,15 @@ def _choose_mode(
 
 def _move_variant(
     variant: Variant, experiment: Experiment, runtime: Runtime, catalogue: Catalogue
-) -> Variant | str:
-    """Return the variant for the runtime, or why there is none."""
+) -> Variant | None:
+    """Return the variant for the runtime; None where it has no such mode."""
     if variant.mode == "none":
         return variant
     mode, drafts = _choose_mode(
         variant.mode, catalogue.models[experiment.target], runtime, catalogue
     )
     if mode == "none":
-        support = runtime.mode(variant.mode)
-        return f"variant {variant.name}: {support.reason}; nearest: {support.nearest}"
+        return None
     kind = DRAFT_KINDS[mode]
     draft = drafts[0]
     window: int | None = DOCUMENTED_WINDOWS[kind]
