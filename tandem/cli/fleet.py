@@ -14,8 +14,9 @@ from tandem.cli.console import VerbatimText
 from tandem.cli.selection import Selection
 from tandem.declarations.document import read_document
 from tandem.declarations.environment import Environment
-from tandem.declarations.faults import SpecError, SpecFault
+from tandem.declarations.faults import SpecError
 from tandem.declarations.record import parse_record
+from tandem.declarations.workspace import build_missing_fault
 from tandem.errors import InputError, TandemError
 from tandem.shell_command import build_cdk_command
 
@@ -37,14 +38,11 @@ def read_environment(selection: Selection, name: str) -> Environment:
     Raises:
         SpecError: there is no such file, or it has not the form of one.
     """
-    files = {path.stem: path for path in sorted(selection.environments.glob("*.yaml"))}
+    folder = selection.environments
+    files = {path.stem: path for path in folder.glob("*.yaml")}
     if name not in files:
-        file = str(selection.environments / f"{name}.yaml")
-        allowed = ", ".join(files) or "none yet"
         change = "name one of these, or another folder by --environments"
-        raise SpecError(
-            [SpecFault(file=file, path="", got="file not found", allowed=allowed, change=change)]
-        )
+        raise SpecError([build_missing_fault(folder, name, files, change)])
     return parse_record(Environment, read_document(files[name]), name=name)
 
 

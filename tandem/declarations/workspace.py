@@ -5,6 +5,7 @@ Invariant: form only. What passes here is typed; whether it is legal is said by 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -92,15 +93,19 @@ def load_workspace(
 
 def _require_named_files(folder: Path, files: dict[str, Path], names: tuple[str, ...]) -> None:
     """Refuse the names that have no file."""
-    allowed = ", ".join(sorted(files)) or "none yet"
     faults = []
     for name in names:
         if name not in files:
             change = f"name one of these, or make it with `{quote_command('tandem', 'new', name)}`"
-            path = str(folder / f"{name}.yaml")
-            faults.append(SpecFault(path, "", "file not found", allowed, change))
+            faults.append(build_missing_fault(folder, name, files, change))
     if faults:
         raise SpecError(faults)
+
+
+def build_missing_fault(folder: Path, name: str, names: Collection[str], change: str) -> SpecFault:
+    """Return the fault of a name that has no file among those of its folder."""
+    allowed = ", ".join(sorted(names)) or "none yet"
+    return SpecFault(str(folder / f"{name}.yaml"), "", "file not found", allowed, change)
 
 
 def _list_missing_experiments(
@@ -131,14 +136,7 @@ def load_experiment(folder: Path, name: str, root: Path = ROOT) -> SpecFile[Expe
     files = {BUILT_IN_EXPERIMENT: find_built_in_experiment(root)}
     files.update({path.stem: path for path in folder.glob("*.yaml")})
     if name not in files:
-        allowed = ", ".join(sorted(files))
-        raise SpecError(
-            [
-                SpecFault(
-                    str(folder / f"{name}.yaml"), "", "file not found", allowed, "name one of these"
-                )
-            ]
-        )
+        raise SpecError([build_missing_fault(folder, name, files, "name one of these")])
     document = read_document(files[name])
     return SpecFile(document=document, record=parse_record(Experiment, document, name=name))
 
