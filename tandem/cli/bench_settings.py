@@ -302,13 +302,19 @@ def _parse_models(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     Raises:
         InputError: a model of no arm, or two for all.
     """
-    own = dict(word.split("=", 1) for word in words if "=" in word)
-    common = [word for word in words if "=" not in word]
-    models = {name: own.get(name) or "".join(common[:1]) for name in names}
+    own = {}
+    common = []
+    for word in words:
+        name, equals, model = word.partition("=")
+        if equals:
+            own[name] = model
+        else:
+            common.append(word)
     if len(common) > 1 or not all(own.values()) or not own.keys() <= set(names):
         allowed = f"one for all arms, and NAME=MODEL for each of {', '.join(names)} that differs"
         raise build_flag_error(f"--model {' '.join(words)}", allowed, "name one model of each arm")
-    return models
+    common_model = common[0] if common else ""
+    return {name: own.get(name, common_model) for name in names}
 
 
 def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:

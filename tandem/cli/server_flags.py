@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -131,20 +131,22 @@ def parse_speculation(text: str) -> ServerWord:
 
 
 def assign_words(
-    flag: str, words: Iterable[ServerWord], names: Sequence[str]
+    flag: str, words: Sequence[ServerWord], names: Sequence[str]
 ) -> dict[str, list[Any]]:
     """Return each server's values: those for all, then its own.
 
     Raises:
         InputError: a NAME is none of the servers; it is not shown, as it may be a part of a key.
     """
-    values: dict[str, list[Any]] = {name: [] for name in names}
-    for word in sorted(words, key=lambda word: word.arm is not None):
-        if word.arm is not None and word.arm not in values:
+    common = [word.value for word in words if word.arm is None]
+    values: dict[str, list[Any]] = {name: list(common) for name in names}
+    for word in words:
+        if word.arm is None:
+            continue
+        if word.arm not in values:
             problem = f"{flag} names no arm of this run; allowed: {', '.join(names)}"
             raise InputError(problem, change="name an arm before the '='")
-        for name in names if word.arm is None else (word.arm,):
-            values[name].append(word.value)
+        values[word.arm].append(word.value)
     return values
 
 
