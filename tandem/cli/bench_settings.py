@@ -177,6 +177,7 @@ def require_knee_flags(flags: RunFlags, goodput: Mapping[str, float] | None) -> 
     rivals = {
         "--publish": flags.publish is not None,
         "--repeats": flags.repeats != 1,
+        "--restart": bool(flags.restart),
         "--starts": flags.starts != 1,
         "--schedule simultaneous": flags.schedule == "simultaneous",
     }

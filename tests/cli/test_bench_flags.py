@@ -83,6 +83,10 @@ def test_a_bad_flag_ends_with_2_and_what_is_allowed(tmp_path, capsys, flags, sai
             (*ARMS, "--knee", "--goodput", "ttft_ms:9", "--repeats", "2"),
             "--repeats beside --knee; allowed: one of them",
         ),
+        (
+            (*ARMS, "--knee", "--goodput", "ttft_ms:9", "--restart", "x"),
+            "--restart beside --knee; allowed: one of them",
+        ),
         ((*ARMS, "--quick", "--full"), "Mutually exclusive arguments: {--"),
         ((*ARMS, "--dataset", "own.jsonl"), "Unknown option: --dataset. Did you mean --suite?"),
     ],

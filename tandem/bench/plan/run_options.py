@@ -213,13 +213,13 @@ class RunOptions:
         self._check_servers()
         self.server_options()
         self._check_loads()
-        self._check_restarts()
         self._check_limits("timeouts", tuple(TIMEOUT_FIELDS.values()))
         self._check_limits("goodput", GOODPUT_METRICS)
         for first, second in _EXCLUSIVE_FIELDS:
             if getattr(self, first) is not None and getattr(self, second) is not None:
                 raise refuse_option(second, getattr(self, second), f"{first} or {second}, not both")
         self._check_knee()
+        self._check_restarts()
         self._freeze()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -342,7 +342,8 @@ class RunOptions:
             if getattr(self, name) is not None:
                 allowed = "None beside knee=True, which decides it"
                 raise refuse_option(name, getattr(self, name), allowed)
-        for name, value in {"schedule": "interleaved", "repeats": 1, "starts": 1}.items():
+        only_values = {"schedule": "interleaved", "repeats": 1, "restart": {}, "starts": 1}
+        for name, value in only_values.items():
             if getattr(self, name) != value:
                 raise refuse_option(name, getattr(self, name), f"{value!r} beside knee=True")
 

@@ -74,6 +74,10 @@ def make_options(**options: Any) -> RunOptions:
             {"knee": True, "goodput": {"ttft_ms": 1}, "rounds": 4},
             "rounds: 4; allowed: None beside knee=True",
         ),
+        (
+            {"knee": True, "goodput": {"ttft_ms": 1}, "restart": "x"},
+            "restart: 'x'; allowed: {} beside knee=True",
+        ),
         ({"timeouts": {"gap": 1.0}}, "timeouts['gap']: 1.0; allowed: a number above 0 of conn"),
         ({"goodput": {"ttft_ms": 0}}, "goodput['ttft_ms']: 0; allowed: a number above 0 of ttft"),
         ({"placement": {"other": "x"}}, "placement['other']: 'x'; allowed: a server of plain, dr"),
