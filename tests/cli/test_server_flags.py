@@ -121,14 +121,27 @@ def test_a_resumed_run_reads_the_headers_again(servers, tmp_path, monkeypatch, c
     assert list_values(servers.servers[0], "api-key") == {"another-key-of-a"}
 
 
-def test_a_key_that_a_server_repeats_is_hidden(servers, tmp_path, capsys):
+def test_a_key_that_a_server_repeats_in_two_reads_is_hidden(servers, tmp_path, capsys):
     first, second = servers.servers
-    body = json.dumps({"error": {"message": f"bad key {KEY_A}"}})
-    first.default = Schedule(raw=(f"data: {body}\n\n".encode().hex(),))
+    pieces = (f'data: {{"error": {{"message": "bad key {KEY_A[:7]}', f'{KEY_A[7:]}"}}}}\n\n')
+    first.default = Schedule(raw=tuple(piece.encode().hex() for piece in pieces), pause_ms=20)
     code = measure(servers, tmp_path, "--api-key-env", "a=KEY_A")
     first.default = second.default
     error = capsys.readouterr().err
     assert (code, KEY_A in error, "bad key [hidden]" in error) == (3, False, True)
+
+
+def test_a_key_that_a_server_repeats_in_two_events_is_hidden(servers, tmp_path):
+    first, second = servers.servers
+    events = (
+        f'data: {{"choices": [{{"delta": {{"content": "{text}"}}}}]}}\n\n'
+        for text in (KEY_A[:7], KEY_A[7:])
+    )
+    raw = tuple(event.encode().hex() for event in (*events, "data: [DONE]\n\n"))
+    first.default = Schedule(raw=raw)
+    measure(servers, tmp_path, "--api-key-env", "a=KEY_A")
+    first.default = second.default
+    assert b'"text":"[hidden]"' in (tmp_path / "out" / "records.jsonl").read_bytes()
 
 
 def test_each_server_gets_its_own_fields(servers, tmp_path):

@@ -28,13 +28,14 @@ servers write `stop` into each chunk (litellm, issue 2195), so such an answer ne
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from tandem.bench.load.answer_parser import AnswerParser
 from tandem.bench.load.completion_request import CompletionRequest
+from tandem.bench.load.delta import ChoiceOutput
 from tandem.bench.load.event import (
     DONE,
     EventError,
@@ -95,7 +96,9 @@ def parse_answer(
     word, detail = _find_fault(parser, reply, request)
     details = parser.usage.get("prompt_tokens_details")
     cached_tokens = details.get("cached_tokens") if isinstance(details, dict) else None
-    outputs = parser.outputs
+    texts = _join_texts(parser.outputs)
+    shown_texts = {name: reply.access.mask_text(text) for name, text in texts.items()}
+    repeats_secret = shown_texts != texts  # in pieces, which ids and log-probabilities have too
     return msgspec.structs.replace(
         record,
         **split_chunks(parser.list_chunks()),
@@ -103,12 +106,12 @@ def parse_answer(
         cached_tokens=count_or_none(cached_tokens),
         completion_tokens=output.tokens,
         counted_by=output.counted_by,
-        text="".join(written.text for written in outputs),
-        reasoning="".join(written.reasoning for written in outputs) or None,
-        tool_calls="".join(written.tool_calls for written in outputs) or None,
+        text=shown_texts["text"],
+        reasoning=shown_texts["reasoning"] or None,
+        tool_calls=shown_texts["tool_calls"] or None,
         unknown_parts=tuple(sorted(parser.unknown_parts)),
-        token_ids=tuple(parser.ids) if parser.has_all_ids else None,
-        logprobs=_join_logprobs(parser.logprobs),
+        token_ids=tuple(parser.ids) if parser.has_all_ids and not repeats_secret else None,
+        logprobs=JSON_NULL if repeats_secret else _join_logprobs(parser.logprobs),
         model=parser.model,
         finish_reason=parser.finish_reason,
         error=word,
@@ -179,6 +182,15 @@ def _count_output(parser: AnswerParser) -> _OutputCount:
     if running and total not in {running, running + 1}:
         contradiction = f"usage counted up to {running} tokens and says {total} at the end"
     return _OutputCount(total, None if total is None else "usage", contradiction)
+
+
+def _join_texts(outputs: Sequence[ChoiceOutput]) -> dict[str, str]:
+    """Return the texts of all events as one of each kind."""
+    return {
+        "text": "".join(output.text for output in outputs),
+        "reasoning": "".join(output.reasoning for output in outputs),
+        "tool_calls": "".join(output.tool_calls for output in outputs),
+    }
 
 
 def _join_logprobs(logprobs: list[Any]) -> msgspec.Raw:

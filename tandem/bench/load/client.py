@@ -27,7 +27,7 @@ import math
 import os
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -255,15 +255,13 @@ class CompletionClient:
 
     def _hide_secrets(self, reply: ServerReply) -> None:
         """Hide the server's secrets where its reply repeats them."""
-        if not self._access.list_headers():
-            return
+        reply.access = self._access
         mask = self._access.mask_values
-        reads = list(reply.reads)
-        if reply.status != OK and reads:  # an error's body is short, and no part of it is timed
-            reads = [(reads[-1][0], b"".join(piece for _, piece in reads))]
-        reply.reads[:] = [(at_ns, mask(piece)) for at_ns, piece in reads]
+        body = reply.body
+        if mask(body) != body:
+            reply.reads[:] = [(at_ns, mask(piece)) for at_ns, piece in _join_lines(reply.reads)]
         if reply.error_detail is not None:
-            reply.error_detail = mask(reply.error_detail.encode()).decode()
+            reply.error_detail = self._access.mask_text(reply.error_detail)
 
 
 class _ServerRequest(aiohttp.ClientRequest):
@@ -322,6 +320,15 @@ async def _send(
                 response.close()
                 break
         reply.end_ns = now()
+
+
+def _join_lines(reads: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """Yield the reads with whole lines only; the read that ends an event stays the same."""
+    rest = b""
+    for at_ns, piece in reads:
+        lines, line_end, rest = (rest + piece).rpartition(b"\n")
+        yield at_ns, lines + line_end
+    yield reads[-1][0], rest
 
 
 def _read_headers(reply: ServerReply, response: aiohttp.ClientResponse) -> None:

@@ -25,6 +25,7 @@ from tandem.bench.load.event import (
     read_event,
 )
 from tandem.bench.load.sse import EventSplitter, ServerEvent
+from tandem.bench.plan.server_access import NO_ACCESS, ServerAccess
 
 NS_PER_S = 1_000_000_000
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]*)?")
@@ -53,6 +54,7 @@ class ServerReply:
             one died before the answer's head; all times are then those of the second sending.
         url: of the request, for messages.
         limit_bytes: most bytes of the body, after decompression.
+        access: secrets of the request, which no record may repeat.
     """
 
     start_ns: int
@@ -68,6 +70,7 @@ class ServerReply:
     reconnects: int = 0
     url: str = "the server"
     limit_bytes: int = 0
+    access: ServerAccess = NO_ACCESS
 
     @property
     def start_s(self) -> float:

@@ -113,6 +113,10 @@ class ServerAccess:
                 content = _compile_escaped(secret).sub(MASK, content)
         return content
 
+    def mask_text(self, text: str) -> str:
+        """Return a text without the secrets in it, as `mask_values` does."""
+        return self.mask_values(text.encode()).decode()
+
     def _list_secrets(self) -> list[str]:
         """Return what to hide, the longest first: of `Bearer KEY` servers repeat KEY alone."""
         secrets = {self.api_key or "", *self.headers.values()}
