@@ -7,9 +7,11 @@ measurement, what it recorded is kept.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
+import signal
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import uvloop
 
@@ -89,11 +91,28 @@ def run_until_end(run: MeasurementRun) -> RunOutcome:
     try:
         asyncio.get_running_loop()
     except RuntimeError:  # no loop is running, as it should be
-        return uvloop.run(run.run())
+        handler = signal.getsignal(signal.SIGINT)
+        try:
+            return uvloop.run(_run_without_interrupt_after(run))
+        finally:
+            _handle_interrupt(handler)
     raise InputError(
         "an event loop is running in this thread, and measure_servers would block it",
         change="write `await measure_servers_async(...)` instead",
     )
+
+
+async def _run_without_interrupt_after(run: MeasurementRun) -> RunOutcome:
+    """Execute a run; a Ctrl-C after it would break into the end of the loop's threads."""
+    try:
+        return await run.run()
+    finally:
+        _handle_interrupt(signal.SIG_IGN)
+
+
+def _handle_interrupt(handler: Any) -> None:
+    with contextlib.suppress(ValueError):  # not the main thread: it gets no signals
+        signal.signal(signal.SIGINT, handler)
 
 
 def _create_run(

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from doubles.simulator_thread import SimulatorThread
 
 from tandem.bench import RunOptions, read_request_table
-from tandem.bench.measurement import measure_servers, measure_servers_async
+from tandem.bench.load.run import MeasurementRun, RunOutcome
+from tandem.bench.measurement import measure_servers, measure_servers_async, run_until_end
+from tandem.bench.plan.settings import RunSettings
 from tandem.bench.records.manifest import read_manifest
 from tandem.errors import InputError
 from tandem.simulator.settings import SimulatorSettings
@@ -148,3 +153,17 @@ def test_the_file_limit_is_raised_for_a_run(url, tmp_path):
         check=True,
     )
     assert int(done.stdout) == 1024
+
+
+def test_interrupt_while_the_loop_ends_is_ignored(monkeypatch):
+    async def run_briefly(_run: MeasurementRun) -> RunOutcome:
+        loop = asyncio.get_running_loop()
+        loop.run_in_executor(None, time.sleep, 0.2)  # the loop's end waits for it
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return RunOutcome(reason="done")
+
+    monkeypatch.setattr(MeasurementRun, "run", run_briefly)
+    run = MeasurementRun(settings=cast("RunSettings", None), folder=Path("run"))
+
+    assert run_until_end(run).reason == "done"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
