@@ -87,7 +87,7 @@ _KNEE_FIELDS = ("concurrency", "rate_per_s", "rounds", "duration_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
+class RunOptions(ServerOptions):
     """What to measure, and how: each option is a flag of `tandem bench run`.
 
     >>> options = RunOptions(
@@ -162,7 +162,6 @@ class RunOptions:
             allowed.
     """
 
-    servers: Mapping[str, str]
     model: str | Mapping[str, str] | None = None
     size: SizeName = "default"
     suites: Sequence[str | Path] = ()
@@ -198,12 +197,6 @@ class RunOptions:
     goodput: Mapping[str, float] = field(default_factory=dict)
     placement: Mapping[str, str] = field(default_factory=dict)
     price_usd_per_hour: float | None = None
-    api_key: str | Mapping[str, str] | None = field(default=None, repr=False)
-    headers: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict, repr=False)
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
-    leave_out: Sequence[str] | Mapping[str, Sequence[str]] = ()
-    ignore_eos: bool = False
-    speculates: Mapping[str, int | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check every value, and replace each collection by one that nobody can change."""
@@ -211,7 +204,7 @@ class RunOptions:
         self._check_collections()
         self._check_prompts()
         self._check_servers()
-        self.server_options()
+        self._check_server_options()
         self._check_loads()
         self._check_limits("timeouts", tuple(TIMEOUT_FIELDS.values()))
         self._check_limits("goodput", GOODPUT_METRICS)
@@ -237,22 +230,11 @@ class RunOptions:
         common = self.model if isinstance(self.model, str) else ""
         return {name: named.get(name) or common for name in self.servers}
 
-    def server_options(self) -> ServerOptions:
-        """Return what the options say of each server.
-
-        Raises:
-            InputError: a value is not allowed.
-        """
-        values = {entry.name: getattr(self, entry.name) for entry in fields(ServerOptions)}
-        return ServerOptions(**values)
-
     def restart_commands(self) -> dict[str, str]:
         """Return the command that restarts each server, of the servers that have one."""
-        return (
-            dict.fromkeys(self.servers, self.restart)
-            if isinstance(self.restart, str)
-            else dict(self.restart)
-        )
+        if isinstance(self.restart, str):
+            return dict.fromkeys(self.servers, self.restart)
+        return dict(self.restart)
 
     def _check_values(self) -> None:
         for name, choices in _CHOICES.items():

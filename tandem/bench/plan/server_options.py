@@ -40,22 +40,17 @@ def refuse_secret(name: str, allowed: str) -> InputError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """What the options say of each server; arguments as of `RunOptions`.
-
-    Raises:
-        InputError: a value is not allowed; the error names the option and what is allowed.
-    """
+    """The part of `RunOptions` that says what each server is sent; arguments as there."""
 
     servers: Mapping[str, str]
     api_key: str | Mapping[str, str] | None = field(default=None, repr=False)
-    headers: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict, repr=False)
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     leave_out: Sequence[str] | Mapping[str, Sequence[str]] = ()
     ignore_eos: bool = False
     speculates: Mapping[str, int | None] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Check every value."""
+    def _check_server_options(self) -> None:
         self._check_api_keys()
         self._check_headers()
         self._check_bodies()

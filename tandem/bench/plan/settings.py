@@ -41,6 +41,21 @@ from tandem.errors import InputError
 FILE_OPTIONS = ("prompt_column", "class_field", "turns", "sample")
 """What a user says of a file of prompts."""
 
+SAME_FIELDS = (
+    "schedule",
+    "seed",
+    "api",
+    "thinking",
+    "temperature",
+    "max_tokens",
+    "starts",
+    "repeats",
+    "prompts_per_class",
+    "duration_s",
+    "price_usd_per_hour",
+)
+"""Options that the manifest has as they are."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
@@ -127,27 +142,17 @@ def complete_options(
     )
     fields = {
         **(facts or {}),
+        **{name: getattr(options, name) for name in SAME_FIELDS},
         "arms": complete_arms(
             tuple(arms) or list_arms(options.servers, options.models(), options.placement), options
         ),
-        "schedule": options.schedule,
-        "seed": options.seed,
-        "api": options.api,
-        "thinking": options.thinking,
-        "temperature": options.temperature,
-        "max_tokens": options.max_tokens,
         "rates_per_s": tuple(options.rate_per_s or ()),
         "rounds": ROUNDS if options.knee else _choose_rounds(options),
         "control_rounds": 0 if options.knee else options.control_rounds,
-        "starts": options.starts,
-        "repeats": options.repeats,
-        "prompts_per_class": options.prompts_per_class,
         "mixed": options.mixed or options.knee,
         "goodput_share": (options.goodput_share or GOODPUT_SHARE) if options.knee else None,
-        "duration_s": options.duration_s,
         "time_outs": Timeouts(**options.timeouts),
         "goodput": dict(options.goodput) or None,
-        "price_usd_per_hour": options.price_usd_per_hour,
     }
     concurrency = None if options.concurrency is None else tuple(options.concurrency)
     settings = build_settings(
@@ -157,7 +162,7 @@ def complete_options(
         settings,
         warm_up=options.warm_up,
         extras=frozenset(options.record),
-        access=options.server_options().list_access(),
+        access=options.list_access(),
         restart=options.restart_commands(),
         restart_limit_s=options.restart_limit_s,
         synthetic=synthetic,
@@ -201,30 +206,21 @@ def _shape_synthetic(options: RunOptions) -> SyntheticShape | None:
 
 def complete_arms(arms: Sequence[ManifestArm], options: RunOptions) -> tuple[ManifestArm, ...]:
     """Return the arms with what the options say of each: requests, and speculation."""
-    server_options = options.server_options()
-    access = server_options.list_access()
-    bodies = server_options.list_bodies()
-    left_out = server_options.list_left_out()
-    arms_with_requests = (
-        msgspec.structs.replace(
-            arm,
-            headers=tuple(access[arm.name].headers),
-            extra_body=bodies[arm.name],
-            left_out=left_out[arm.name],
-        )
-        for arm in arms
-    )
-    return tuple(
-        msgspec.structs.replace(
-            arm,
-            speculation=Speculation(
-                method=UNNAMED_METHOD, num_speculative_tokens=options.speculates[arm.name]
-            ),
-        )
-        if arm.name in options.speculates
-        else arm
-        for arm in arms_with_requests
-    )
+    access = options.list_access()
+    bodies = options.list_bodies()
+    left_out = options.list_left_out()
+    arms_with_requests = []
+    for arm in arms:
+        fields: dict[str, Any] = {
+            "headers": tuple(access[arm.name].headers),
+            "extra_body": bodies[arm.name],
+            "left_out": left_out[arm.name],
+        }
+        if arm.name in options.speculates:
+            count = options.speculates[arm.name]
+            fields["speculation"] = Speculation(method=UNNAMED_METHOD, num_speculative_tokens=count)
+        arms_with_requests.append(msgspec.structs.replace(arm, **fields))
+    return tuple(arms_with_requests)
 
 
 def _choose_rounds(options: RunOptions) -> int:
@@ -278,8 +274,11 @@ def build_settings(
     limits = [
         limit for limit in (most_tokens, size.max_tokens) if limit is not None and limit < longest
     ]
-    sizes = {"max_tokens": min(limits, default=None), "prompts_per_class": size.prompts_per_class}
-    fields = {**fields, **{name: fields.get(name) or value for name, value in sizes.items()}}
+    fields = {
+        **fields,
+        "max_tokens": fields.get("max_tokens") or min(limits, default=None),
+        "prompts_per_class": fields.get("prompts_per_class") or size.prompts_per_class,
+    }
     is_open = fields.get("rates_per_s") or fields.get("goodput_share")
     if concurrency is None and not is_open:
         concurrency = size.concurrency
