@@ -120,24 +120,21 @@ class LlmperfLoad:
     timeout_s: int = 600
     extra_sampling: Mapping[str, object] | None = None
 
-    def sampling(self) -> dict[str, object]:
-        """Return the request's fields other than model, messages and max_tokens."""
+    def arguments(self, model: str, results: Path) -> list[str]:
+        """Return the tool's arguments for a call to `model`; results go to the folder `results`."""
         parameters = {
             "temperature": self.temperature,
             "seed": self.seed,
             **(self.extra_sampling or {}),
         }
-        return {name: value for name, value in parameters.items() if value is not None}
-
-    def arguments(self, model: str, results: Path) -> list[str]:
-        """Return the tool's arguments for a call to `model`; results go to the folder `results`."""
+        sampling = {name: value for name, value in parameters.items() if value is not None}
         return [
             *("--model", model, "--llm-api", "openai", "--timeout", str(self.timeout_s)),
             *("--mean-input-tokens", str(self.input_tokens), "--stddev-input-tokens", "0"),
             *("--mean-output-tokens", str(self.output_tokens), "--stddev-output-tokens", "0"),
             *("--max-num-completed-requests", str(self.requests)),
             *("--num-concurrent-requests", str(self.concurrency), "--results-dir", str(results)),
-            *("--additional-sampling-params", json.dumps(self.sampling())),
+            *("--additional-sampling-params", json.dumps(sampling)),
         ]
 
 

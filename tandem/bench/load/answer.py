@@ -147,14 +147,14 @@ def _parse_events(reply: ServerReply, models: Collection[str] = ()) -> AnswerPar
                 decode_event(event.data)
             parser.add_event(end_s, event)
 
-    has_nothing = not (parser.times_s or parser.is_done or parser.fault)
+    has_nothing = not (parser.chunks or parser.is_done or parser.fault)
     if splitter.foreign_line is not None and has_nothing:
         parser.fault = describe_foreign_body(reply)
     elif parser.is_lost:
         words = format_bytes(parser.stray_text)
         description = f"no finish_reason ends the answer, and the server says {words}"
         parser.fault = EventError("api_error", description)
-    elif parser.skipped_event and not parser.times_s:
+    elif parser.skipped_event and not parser.chunks:
         description = f"an event has no choices: {format_bytes(parser.skipped_event)}"
         parser.fail(EventError("no_choices", description))
     return parser
@@ -225,5 +225,5 @@ def _find_fault(
     end = "a finish_reason or [DONE]"
     if parser.finish_reason:
         end = "[DONE], and text came after its finish_reason"
-    description = f"the stream ended after {len(parser.times_s)} events, before {end}"
+    description = f"the stream ended after {len(parser.chunks)} events, before {end}"
     return "closed", f"{description}: {reply.error_detail}" if reply.error_detail else description

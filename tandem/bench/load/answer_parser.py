@@ -3,8 +3,8 @@
 Invariant: nothing a server sends raises; the first fault is kept, and what follows is still read,
 up to the end of a whole answer.
 
-A chunk has one row of columns here: its time, its kind, its running usage and its token ids. Which
-of the two counts its tokens is known only at the end of the stream; `list_chunks` decides.
+Whether its running usage or its token ids count the tokens of a chunk is known only at the end of
+the stream; `list_chunks` decides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from tandem.bench.load.delta import ChoiceOutput, read_output
 from tandem.bench.load.event import (
@@ -27,7 +27,7 @@ from tandem.bench.load.event import (
     find_error,
     read_event,
 )
-from tandem.bench.load.model_list import is_same_model
+from tandem.bench.load.model_list import is_named_so
 from tandem.bench.load.sse import ServerEvent
 from tandem.bench.records.finish_reason import is_good_end, read_finish_reason
 from tandem.bench.records.record import OUTPUT_KINDS, Chunk, ChunkKind
@@ -41,6 +41,22 @@ MAX_PART_NAME = 80
 FIELD_LINE = re.compile(rb"[\w-]{1,40}(:|\Z)")
 
 
+class _ChunkParts(NamedTuple):
+    """What the event of a chunk holds.
+
+    Args:
+        at_s: seconds from the request's start.
+        kind: None for a choice without output, end or role.
+        running_tokens: `usage.completion_tokens` beside the choice; None without one.
+        id_count: number of token ids; None without ids.
+    """
+
+    at_s: float
+    kind: ChunkKind | None
+    running_tokens: int | None = None
+    id_count: int | None = None
+
+
 @dataclass(slots=True)
 class AnswerParser:
     """What the events of an answer held so far.
@@ -49,10 +65,7 @@ class AnswerParser:
         models: names the server may give its model; empty: any.
 
     Attributes:
-        times_s: of each chunk, seconds from the request's start.
-        kinds: of each chunk; None for a choice without output, end or role.
-        running_tokens: `usage.completion_tokens` beside each chunk's choice; None without one.
-        id_counts: number of each chunk's token ids; None without ids.
+        chunks: what each holds.
         outputs: what the model wrote in each event with a choice.
         usage: the last value of each field of the usages.
         choice_index: of the answer's choice: of the first that came.
@@ -61,10 +74,7 @@ class AnswerParser:
     """
 
     models: Collection[str]
-    times_s: list[float] = field(default_factory=list)
-    kinds: list[ChunkKind | None] = field(default_factory=list)
-    running_tokens: list[int | None] = field(default_factory=list)
-    id_counts: list[int | None] = field(default_factory=list)
+    chunks: list[_ChunkParts] = field(default_factory=list)
     outputs: list[ChoiceOutput] = field(default_factory=list)
     unknown_parts: set[str] = field(default_factory=set)
     ids: list[int] = field(default_factory=list)
@@ -104,37 +114,39 @@ class AnswerParser:
     def list_chunks(self) -> list[Chunk]:
         """Return each event with its tokens (None: unknown); one without either is a role."""
         chunks = []
-        columns = zip(self.times_s, self.kinds, self._count_tokens(), strict=True)
-        for at_s, known_kind, tokens in columns:
-            kind = known_kind or ("role" if tokens == 0 else "empty")
-            chunks.append(Chunk(at_s, "empty" if kind == "role" and tokens else kind, tokens))
+        for chunk, tokens in zip(self.chunks, self._count_tokens(), strict=True):
+            kind = chunk.kind or ("role" if tokens == 0 else "empty")
+            if kind == "role" and tokens:
+                kind = "empty"
+            chunks.append(Chunk(chunk.at_s, kind, tokens))
         return chunks
 
     @property
     def is_lost(self) -> bool:
         """Whether text that is no answer explains an answer that no finish reason ends."""
         is_open = self.fault is None and self.finish_reason is None
-        return bool(self.stray_text and self.times_s and is_open)
+        return bool(self.stray_text and self.chunks and is_open)
 
     @property
     def has_all_ids(self) -> bool:
         """Whether every event with output has its token ids."""
-        return bool(self.ids) and None not in self._list_output(self.id_counts)
+        return bool(self.ids) and all(chunk.id_count is not None for chunk in self._list_output())
 
     @property
     def has_running_usage(self) -> bool:
         """Whether the server counts in every chunk with output, from above 0, never falling."""
-        counts = [count for count in self.running_tokens if count is not None]
-        output_counts = self._list_output(self.running_tokens)
+        counts = [chunk.running_tokens for chunk in self.chunks if chunk.running_tokens is not None]
         if not counts or counts[-1] == 0 or counts != sorted(counts):
             return False
-        has_each = all(output_counts)  # neither None nor 0
-        return has_each and (len(output_counts) <= 1 or output_counts[0] != output_counts[-1])
+        output_counts = [chunk.running_tokens for chunk in self._list_output()]
+        if not all(output_counts):  # None or 0
+            return False
+        return len(output_counts) <= 1 or output_counts[0] != output_counts[-1]
 
     @property
     def running_total(self) -> int:
         """The highest running count, 0 without one."""
-        return max((count or 0 for count in self.running_tokens), default=0)
+        return max((chunk.running_tokens or 0 for chunk in self.chunks), default=0)
 
     @property
     def usage_tokens(self) -> int | None:
@@ -148,19 +160,20 @@ class AnswerParser:
             return len(self.ids)
         return sum(chunk.bears_tokens for chunk in self.list_chunks())
 
-    def _list_output(self, column: list[int | None]) -> list[int | None]:
-        """Return the values of the chunks with output."""
-        pairs = zip(column, self.kinds, strict=True)
-        return [value for value, kind in pairs if kind in OUTPUT_KINDS]
+    def _list_output(self) -> list[_ChunkParts]:
+        """Return the chunks with output."""
+        return [chunk for chunk in self.chunks if chunk.kind in OUTPUT_KINDS]
 
     def _count_tokens(self) -> list[int | None]:
         """Return the tokens of each chunk, by running usage or token ids."""
         contradicts_ids = self.has_all_ids and self.running_total != len(self.ids)
         if not self.has_running_usage or contradicts_ids:
-            return self.id_counts if self.has_all_ids else [None] * len(self.times_s)
+            has_ids = self.has_all_ids
+            return [chunk.id_count if has_ids else None for chunk in self.chunks]
         tokens: list[int | None] = []
         previous = 0
-        for count in self.running_tokens:
+        for chunk in self.chunks:
+            count = chunk.running_tokens
             tokens.append(None if count is None else count - previous)
             previous = count or previous
         return tokens
@@ -192,18 +205,16 @@ class AnswerParser:
 
         usage_fields = usage if isinstance(usage, dict) else {}
         self.usage |= {key: value for key, value in usage_fields.items() if value is not None}
-        parts = choices if isinstance(choices, list) else []
-        own_choices = [choice for choice in parts if isinstance(choice, dict)]
-        self.times_s.append(at_s)
+        entries = choices if isinstance(choices, list) else []
+        own_choices = [choice for choice in entries if isinstance(choice, dict)]
         if own_choices:
-            self._read_choices(own_choices)
-            self.running_tokens.append(self._count_usage(usage_fields))
+            self._read_choices(at_s, own_choices, usage_fields)
         else:
-            self.kinds.append("usage")
-            self.running_tokens.append(None)
-            self.id_counts.append(None)
+            self.chunks.append(_ChunkParts(at_s, "usage"))
 
-    def _read_choices(self, choices: list[dict[str, Any]]) -> None:
+    def _read_choices(
+        self, at_s: float, choices: list[dict[str, Any]], usage: dict[str, Any]
+    ) -> None:
         """Read an event's choices: one is asked for; another is not of the answer, but named."""
         if self.choice_index is None:
             self.choice_index = choices[0].get("index") or 0
@@ -226,19 +237,24 @@ class AnswerParser:
         reasons = [read_finish_reason(choice.get("finish_reason")) for choice in own_choices]
         finish = next((reason for reason in reversed(reasons) if reason), None)
         self.finish_reason = finish or self.finish_reason
-        self.kinds.append(written.kind or _find_other_kind(own_choices, finish))
         self.logprobs += [choice["logprobs"] for choice in own_choices if choice.get("logprobs")]
-        self._add_ids(own_choices)
+        self.chunks.append(
+            _ChunkParts(
+                at_s=at_s,
+                kind=written.kind or _find_other_kind(own_choices, finish),
+                running_tokens=self._count_usage(usage),
+                id_count=self._add_ids(own_choices),
+            )
+        )
 
-    def _add_ids(self, choices: list[dict[str, Any]]) -> None:
-        """Keep the token ids of an event, if each of its choices has some."""
+    def _add_ids(self, choices: list[dict[str, Any]]) -> int | None:
+        """Keep the token ids of an event, if each of its choices has some; return how many."""
         ids = [_read_token_ids(choice) for choice in choices]
         if None in ids:
-            self.id_counts.append(None)
-            return
+            return None
         event_ids = list(chain.from_iterable(filter(None, ids)))
-        self.id_counts.append(len(event_ids))
         self.ids += event_ids
+        return len(event_ids)
 
     def _check_end(self, choice: dict[str, Any]) -> None:
         """Keep a fault if the choice reports an error, or ends as no complete answer does."""
@@ -288,8 +304,7 @@ class AnswerParser:
         if self.model is not None or not isinstance(name, str) or not name:
             return
         self.model = name
-        is_known = any(is_same_model(name, model) for model in self.models)
-        if self.models and not is_known:
+        if self.models and not is_named_so(name, self.models):
             names = " or ".join(sorted(self.models))
             detail = f"the server answers as {name}, not as {names}"
             self.fail(EventError("wrong_model", detail))

@@ -133,11 +133,9 @@ def count_or_none(value: Any) -> int | None:
     """Return `value` if it is a count, else None; some servers write a count as 12.0."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return (
-        value
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < COUNT_LIMIT
-        else None
-    )
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value < COUNT_LIMIT else None
 
 
 def encode_raw(value: Any) -> msgspec.Raw:

@@ -83,11 +83,13 @@ class HostWatch:
     """Watch on a run's rounds, without the time between, in the loop that sends requests."""
 
     def __init__(self) -> None:
-        self._total_times, self._total_lags = [0.0] * 4, array("d")
+        self._total_times = [0.0] * 4
+        self._total_lags = array("d")
 
     def begin_round(self) -> None:
         """Start the watch of a round."""
-        self._lags, self._start_times = array("d"), _read_times()
+        self._lags = array("d")
+        self._start_times = _read_times()
         self._sleeper = asyncio.create_task(self._sleep())
 
     def end_round(self, number: int) -> RoundLoad:
@@ -118,20 +120,22 @@ class HostWatch:
 
 
 def _summarize_load(number: int, times: Sequence[float], lags: Sequence[float]) -> RoundLoad:
-    (wall_s, cpu_s, busy, jiffies), last = times, len(lags) - 1
+    wall_s, cpu_s, busy, jiffies = times
     ordered = sorted(lags)
-    p50, p90, p99, most = (
-        ordered[min(int(share * len(lags)), last)] if lags else None for share in LAG_QUANTILES
-    )
+    quantiles_s: list[float | None] = [None] * len(LAG_QUANTILES)
+    if ordered:
+        places = (min(int(share * len(ordered)), len(ordered) - 1) for share in LAG_QUANTILES)
+        quantiles_s = [ordered[place] for place in places]
+    p50_s, p90_s, p99_s, max_s = quantiles_s
     return RoundLoad(
         round=number,
         wall_s=wall_s,
         cpu_busy=round(busy / jiffies, 4) if jiffies else None,
         client_cpu=cpu_s / wall_s if wall_s else None,
-        lag_p50_s=p50,
-        lag_p90_s=p90,
-        lag_p99_s=p99,
-        lag_max_s=most,
+        lag_p50_s=p50_s,
+        lag_p90_s=p90_s,
+        lag_p99_s=p99_s,
+        lag_max_s=max_s,
         wakes=len(lags),
     )
 
@@ -166,8 +170,6 @@ def _read_times() -> tuple[float, float, int, int]:
     """Return the monotonic clock, our CPU time, busy and all jiffies of all CPUs (0: unknown)."""
     jiffies = [0]
     with contextlib.suppress(OSError, ValueError):
-        jiffies = [
-            int(value)
-            for value in PROC_STAT.read_text().split("\n", 1)[0].split()[1:][:FIRST_GUEST]
-        ]
+        first_line = PROC_STAT.read_text().partition("\n")[0]
+        jiffies = [int(word) for word in first_line.split()[1 : 1 + FIRST_GUEST]]
     return time.monotonic(), time.process_time(), sum(jiffies) - sum(jiffies[IDLE]), sum(jiffies)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,11 +125,13 @@ def decode_page(reply: ServerReply) -> Any:
         raise EventError("not_sse", detail) from error
 
 
-def is_same_model(answer_name: str, name: str) -> bool:
-    """Return whether an answer's name is a model's, or a dated snapshot of it."""
-    suffix = answer_name.removeprefix(name)
-    is_snapshot = suffix == "" or DATE_SUFFIX.fullmatch(suffix) is not None
-    return answer_name.startswith(name) and is_snapshot
+def is_named_so(answer_name: str, names: Iterable[str]) -> bool:
+    """Return whether an answer's name is one of a model's, or a dated snapshot of one."""
+    for name in names:
+        suffix = answer_name.removeprefix(name)
+        if answer_name.startswith(name) and (not suffix or DATE_SUFFIX.fullmatch(suffix)):
+            return True
+    return False
 
 
 def _is_named(name: str, card: Mapping[str, Any], model: str) -> bool:

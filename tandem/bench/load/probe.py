@@ -28,7 +28,7 @@ from tandem.bench.load.completion_request import (
 )
 from tandem.bench.load.event import DETAIL_CHARACTERS, EventError
 from tandem.bench.load.field_trial import PROBE_TOKENS, FieldTrials, RequestTrial
-from tandem.bench.load.model_list import ModelList, decode_page, is_same_model, parse_model_list
+from tandem.bench.load.model_list import ModelList, decode_page, is_named_so, parse_model_list
 from tandem.bench.load.probe_fault import build_probe_fault, name_server
 from tandem.bench.load.reply import ServerReply
 from tandem.bench.load.scheme import find_other_scheme
@@ -117,18 +117,22 @@ async def probe_server(
     trials = FieldTrials(client, draft, extras, timeouts, models)
     least_trial = await trials.find_least()
     answer_name = least_trial.answer.model or arm.model
-    _check_model(client, models, answer_name)
+    own_names = models.list_names(arm.model) | {arm.model}
+    is_own = is_named_so(answer_name, own_names)
+    if answer_name in models.cards and not is_own:  # another name is a backend's, behind an alias
+        detail = f"the server answers as {answer_name}, not as {' or '.join(sorted(own_names))}"
+        raise build_probe_fault(arm, client.api, "wrong_model", detail, models)
     trial = await trials.add_fields(least_trial)
     _require_template(trials)
     notes = [
-        *_note_model(arm, models, answer_name),
+        *_note_model(arm, models, answer_name, is_own=is_own),
         *_note_refusals(arm, trials),
         *_note_length(arm, client.api, trial),
     ]
     client.arm = await _describe_arm(client, models, page, trials, trial)
     return ProbeResult(
         arm=client.arm,
-        models=models.list_names(arm.model) | {arm.model, answer_name},
+        models=own_names | {answer_name},
         trial=trial,
         refusals=trials.refusals,
         listed_models=tuple(models.cards),
@@ -236,23 +240,6 @@ async def _require_scheme(arm: ManifestArm, reply: ServerReply) -> None:
         raise InputError(problem, where=name_server(arm), change=f"name it as {other_url}")
 
 
-def _check_model(client: CompletionClient, models: ModelList, answer_name: str) -> None:
-    """Refuse an answer that names another model of the server's list.
-
-    Any other name is that of a backend, behind an alias of the server's.
-
-    Raises:
-        InputError: the server lists the answer's model as another one.
-    """
-    arm = client.arm
-    own_names = models.list_names(arm.model) | {arm.model}
-    if answer_name in models.cards and not any(
-        is_same_model(answer_name, name) for name in own_names
-    ):
-        detail = f"the server answers as {answer_name}, not as {' or '.join(sorted(own_names))}"
-        raise build_probe_fault(arm, client.api, "wrong_model", detail, models)
-
-
 def _require_template(trials: FieldTrials) -> None:
     """Refuse a run whose arguments of the chat template the server refuses: the user wants them.
 
@@ -278,13 +265,13 @@ async def _read_version(client: CompletionClient) -> str | None:
     return None
 
 
-def _note_model(arm: ManifestArm, models: ModelList, answer_name: str) -> Iterator[str]:
+def _note_model(
+    arm: ManifestArm, models: ModelList, answer_name: str, *, is_own: bool
+) -> Iterator[str]:
     """Yield what a reader must know of the model's name."""
-    is_listed = models.has_model(arm.model)
-    own_names = models.list_names(arm.model) | {arm.model}
-    if models.cards and not is_listed:
+    if models.cards and not models.has_model(arm.model):
         yield f"{arm.name} does not list {arm.model}, and answers as {answer_name}"
-    elif not any(is_same_model(answer_name, name) for name in own_names):
+    elif not is_own:
         yield f"{arm.name} answers as {answer_name} where {arm.model} is requested"
 
 

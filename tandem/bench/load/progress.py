@@ -11,6 +11,7 @@ import contextlib
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TextIO
 
 from tandem.bench.plan.estimate import estimate_turn_s, format_duration
@@ -27,6 +28,32 @@ LOG_COLUMNS = 100  # if neither a terminal nor COLUMNS gives a width
 CLEAR_LINE = "\r\x1b[K"
 
 
+@dataclass(slots=True)
+class _PhaseCount:
+    """Records of the turns, or of a warm-up or restart beside them, and the time these took."""
+
+    done: int = 0
+    failures: int = 0
+    earlier_s: float = 0.0
+    start_s: float | None = None
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds so far, without pauses."""
+        now_s = 0.0 if self.start_s is None else time.monotonic() - self.start_s
+        return self.earlier_s + now_s
+
+    def resume(self) -> None:
+        """Let time count, unless it does."""
+        if self.start_s is None:
+            self.start_s = time.monotonic()
+
+    def pause(self) -> None:
+        """Let no time count until the next `resume`."""
+        self.earlier_s = self.elapsed_s
+        self.start_s = None
+
+
 class RunProgress:
     """Count of records and remaining time of a run.
 
@@ -41,11 +68,9 @@ class RunProgress:
         self._requests = requests
         self.expected_s = expected_s
         self._terminal = out.isatty()
-        self._start_s: float | None = None
-        self._done_count = self._failure_count = 0
-        self._turn_counts = (0, 0, 0.0)  # done, failed, seconds; while aside
+        self._turns = _PhaseCount()
+        self._aside: _PhaseCount | None = None
         self._turn_name = ""
-        self._is_aside = False
 
     def notify(self, sentence: str) -> None:
         """Write a sentence on a separate line."""
@@ -60,12 +85,8 @@ class RunProgress:
             recorded_count: number of its requests that an earlier part of the run recorded.
             phase: of the run, in place of the round's number.
         """
-        if self._is_aside or self._start_s is None:
-            done_count, failure_count, elapsed_s = self._turn_counts
-            self._is_aside = False
-            self._start_s = time.monotonic() - elapsed_s
-            self._done_count = done_count
-            self._failure_count = failure_count
+        self._aside = None
+        self._turns.resume()
         block = turn.block
         self._turn_name = (
             f"{phase or f'round {turn.round + 1}'}, {block.class_} at {block.load},"
@@ -77,15 +98,13 @@ class RunProgress:
 
     def expect(self, remaining_s: float) -> None:
         """Set how long the run will still take, in seconds."""
-        elapsed_s = self._turn_counts[2]
-        if not self._is_aside and self._start_s is not None:
-            elapsed_s = time.monotonic() - self._start_s
-        self.expected_s = elapsed_s + remaining_s
+        self.expected_s = self._turns.elapsed_s + remaining_s
 
     def count_record(self, record: RequestRecord) -> None:
         """Count a record."""
-        self._done_count += 1
-        self._failure_count += record.error is not None
+        count = self._aside or self._turns
+        count.done += 1
+        count.failures += record.error is not None
 
     def begin_warm_up(self, names: str) -> None:
         """Set the arms of the current warm-up and show them."""
@@ -94,13 +113,9 @@ class RunProgress:
 
     def begin_wait(self, name: str) -> None:
         """Leave the turns for what is not measured; the next turn goes on with their count."""
-        now_s = time.monotonic()
-        if not self._is_aside:
-            elapsed_s = now_s - (self._start_s or now_s)
-            self._turn_counts = (self._done_count, self._failure_count, elapsed_s)
-        self._is_aside = True
-        self._start_s = now_s
-        self._done_count = self._failure_count = 0
+        self._turns.pause()
+        self._aside = _PhaseCount()
+        self._aside.resume()
         self._turn_name = name
 
     def status_line(self) -> str:
@@ -108,21 +123,21 @@ class RunProgress:
         return PART_SEPARATOR.join((self._describe_count(), self._turn_name, self._describe_time()))
 
     def _describe_count(self) -> str:
-        total = "" if self._is_aside or self._requests is None else f"/{self._requests}"
-        failure_text = f", {self._failure_count} failed" if self._failure_count else ""
-        return f"{self._done_count}{total} requests{failure_text}"
+        count = self._aside or self._turns
+        total = "" if self._aside or self._requests is None else f"/{self._requests}"
+        failure_text = f", {count.failures} failed" if count.failures else ""
+        return f"{count.done}{total} requests{failure_text}"
 
     def _describe_time(self) -> str:
         """Return how long a warm-up or a restart takes already, or the run will still take."""
-        now_s = time.monotonic()
-        elapsed_s = now_s - (self._start_s or now_s)
-        if self._is_aside:
-            return f"{format_duration(elapsed_s)} gone"
+        if self._aside:
+            return f"{format_duration(self._aside.elapsed_s)} gone"
+        elapsed_s = self._turns.elapsed_s
         if self._requests is None:
             return f"{format_duration(max(self.expected_s - elapsed_s, 0.0))} left"
         remaining_s = self.expected_s
-        if self._done_count:
-            remaining_s = elapsed_s / self._done_count * (self._requests - self._done_count)
+        if done_count := self._turns.done:
+            remaining_s = elapsed_s / done_count * (self._requests - done_count)
         return f"about {format_duration(remaining_s)} left"
 
     @contextlib.contextmanager
@@ -149,7 +164,7 @@ class RunProgress:
         count_text = self._describe_count()
         time_text = self._describe_time()
 
-        share = self._done_count / self._requests if self._requests and not self._is_aside else 0.0
+        share = self._turns.done / self._requests if self._requests and not self._aside else 0.0
         bar = f"{'━' * round(share * BAR_COLUMNS):<{BAR_COLUMNS}} " if share else ""
         shortest_turn = self._turn_name[:TURN_COLUMNS]
         shortest_line = PART_SEPARATOR.join((f"{bar}{count_text}", shortest_turn, time_text))
