@@ -56,11 +56,6 @@ def test_sample_is_a_row(tmp_path):
     ]
 
 
-def test_wrong_answer_is_wrong(tmp_path):
-    rows = list_sample_rows(write_samples(tmp_path, SAMPLE | {"exact_match": 0.0}), "spec")
-    assert [row.right for row in rows] == [False]
-
-
 def test_each_filter_is_a_task(tmp_path):
     rows = list_sample_rows(write_samples(tmp_path, SAMPLE, SAMPLE | {"filter": "none"}), "spec")
     assert [row.task for row in rows] == ["my_sums, last-number", "my_sums"]
@@ -92,11 +87,6 @@ def test_sample_that_is_none_of_ours_is_refused(tmp_path, changes, problem):
 def test_folder_without_samples_is_refused(tmp_path):
     with pytest.raises(InputError, match="no samples"):
         list_sample_rows(tmp_path, "spec")
-
-
-def test_repeated_item_keeps_its_rows(tmp_path):
-    rows = list_sample_rows(write_samples(tmp_path, SAMPLE, SAMPLE | {"doc_id": 1}), "spec")
-    assert [row.item for row in rows] == ["31aa55f7", "31aa55f7"]
 
 
 def test_group_of_a_document_is_that_of_its_row(tmp_path):

@@ -112,9 +112,6 @@ def test_a_connection_that_was_cut_is_not_used_again():
     assert run(what, limit=1) == (2, False, None)
 
 
-# Never retried, never elsewhere
-
-
 # Failures of a server
 
 

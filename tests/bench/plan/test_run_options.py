@@ -38,7 +38,6 @@ def make_options(**options: Any) -> RunOptions:
         ({"servers": {"a#2": "http://h:1"}}, "servers: 'a#2'; allowed: up to 63 letters"),
         ({"servers": {"a": "http://user:word@h:1"}}, "servers['a']: 'http://user:word@h:1'"),
         ({"model": {"other": "m"}}, "model: {'other': 'm'}; allowed: one for all servers"),
-        ({"api_key": "secret"}, "api_key: its value is not shown; allowed: one of each server"),
         ({"api_key": {"draft": "se cret"}}, "api_key: its value is not shown; allowed: a key of"),
         ({"headers": {"draft": {"a b": "secret"}}}, "headers: its value is not shown; allowed: a"),
         (
@@ -48,7 +47,6 @@ def make_options(**options: Any) -> RunOptions:
         ({"headers": {"x-tries": 1}}, "headers: its value is not shown; allowed: the value of"),
         ({"extra_body": {1: 2}}, "extra_body: {1: 2}; allowed: the name of a field is a text"),
         ({"leave_out": "seed"}, "leave_out: 'seed'; allowed: a list of fields"),
-        ({"speculates": {"draft": 0}}, "speculates['draft']: 0; allowed: a server of plain, draft"),
         (
             {"ignore_eos": True, "leave_out": ("max_tokens",)},
             "leave_out: ('max_tokens',); allowed: no",
