@@ -105,13 +105,13 @@ class LmEvalCall:
             for arm, folder in zip(arms, folders, strict=True):
                 processes.append(stack.enter_context(self._start(arm, folder)))
                 stack.callback(processes[-1].terminate)  # before its own end, which would wait
-            while any(process.poll() is None for process in processes) and not any(
-                p.poll() for p in processes
-            ):
+            codes = [process.poll() for process in processes]
+            while None in codes and not any(codes):
                 time.sleep(LOOK_S)
-            for arm, folder, process in zip(arms, folders, processes, strict=True):
-                if process.poll():
-                    raise _build_fault(arm, process.returncode, folder / LOG_FILE)
+                codes = [process.poll() for process in processes]
+            for arm, folder, code in zip(arms, folders, codes, strict=True):
+                if code:
+                    raise _build_fault(arm, code, folder / LOG_FILE)
         self._check_prompts(arms[0], folders[0])
         rows: list[QualityRow] = []
         for arm, folder in zip(arms, folders, strict=True):

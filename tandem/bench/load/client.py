@@ -210,11 +210,8 @@ class CompletionClient:
                     await _send(session, "POST", reply, timeouts, headers=headers, data=body)
                     break
                 except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-                    if (
-                        reply.reconnects
-                        or not reply.had_open_connection
-                        or reply.headers_ns is not None
-                    ):
+                    is_stale = reply.had_open_connection and reply.headers_ns is None
+                    if reply.reconnects or not is_stale:
                         raise
                     reply.reconnects = 1
 
@@ -386,9 +383,9 @@ def _describe_exception(
             word = "not_sse"
             detail = f"the server does not speak HTTP: {' '.join(error.message.split())}"
         case _:
-            place = (
-                "before an answer" if reply.headers_ns is None else "in the middle of the answer"
-            )
+            place = "in the middle of the answer"
+            if reply.headers_ns is None:
+                place = "before an answer"
             cause = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
             word = "closed"
             detail = f"the connection was closed {place}{cause}"

@@ -73,8 +73,9 @@ def encode_body(request: CompletionRequest, model: str, api: ApiName) -> bytes:
         fields["messages"] = request.messages or [{"role": "user", "content": request.prompt}]
     else:
         fields["prompt"] = request.prompt
-    has_running_usage = offers.continuous_usage and "continuous_usage_stats" not in request.left_out
-    running = {"continuous_usage_stats": True} if has_running_usage else {}
+    usage = {"include_usage": True} if offers.include_usage else {}
+    if usage and offers.continuous_usage and "continuous_usage_stats" not in request.left_out:
+        usage["continuous_usage_stats"] = True
     limit_names = [name for name in LIMIT_FIELDS[api] if name not in request.left_out]
     fields |= dict.fromkeys(limit_names[:1], request.max_tokens)
     fields |= {
@@ -82,7 +83,7 @@ def encode_body(request: CompletionRequest, model: str, api: ApiName) -> bytes:
         "stream": True,
         "seed": request.seed,
         TEMPLATE_FIELD: template or None,
-        "stream_options": {"include_usage": True} | running if offers.include_usage else None,
+        "stream_options": usage or None,
         "return_token_ids": offers.token_ids or None,
         "logprobs": (is_chat or TOP_LOGPROBS) if offers.logprobs else None,
         "top_logprobs": TOP_LOGPROBS if offers.logprobs and is_chat else None,

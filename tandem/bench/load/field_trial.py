@@ -288,7 +288,8 @@ class FieldTrials:
     ) -> Iterator[CompletionRequest]:
         """Yield requests that limit the answer otherwise."""
         names = [name for name in LIMIT_FIELDS[self.client.api] if name not in request.left_out]
-        for max_tokens in (PROBE_TOKENS, LARGER_TOKENS) if is_refused else (PROBE_TOKENS,):
+        limits = (PROBE_TOKENS, LARGER_TOKENS) if is_refused else (PROBE_TOKENS,)
+        for max_tokens in limits:
             for place in range(len(names)):
                 left_out = (*request.left_out, *names[:place])
                 other_request = replace(request, max_tokens=max_tokens, left_out=left_out)
@@ -297,11 +298,10 @@ class FieldTrials:
 
     def _note_limit(self, trial: RequestTrial, request: CompletionRequest) -> None:
         """Note a limit that is refused or ignored, where the request has another."""
+        words = trial.describe_error() if trial.answer.error else "it ignores it"
         for name in LIMIT_FIELDS[self.client.api]:
             if name in request.left_out and name not in trial.request.left_out:
-                self.refusals[name] = (
-                    trial.describe_error() if trial.answer.error else "it ignores it"
-                )
+                self.refusals[name] = words
 
     def _is_wanted(self, name: str) -> bool:
         """Return whether the run would send a field."""

@@ -154,9 +154,8 @@ class RunProgress:
         while True:
             await asyncio.sleep(TERMINAL_S if self._terminal else LOG_S)
             if self._turn_name:
-                self._replace_line(
-                    self._draw_line() if self._terminal else f"{self.status_line()}\n"
-                )
+                line = self._draw_line() if self._terminal else f"{self.status_line()}\n"
+                self._replace_line(line)
 
     def _draw_line(self) -> str:
         """Return a terminal's line: a bar if there is room, then the status and the turn."""

@@ -155,5 +155,6 @@ def _list_settings(run: RunManifest) -> dict[str, Any]:
     settings |= {name: getattr(run, name) for name in RUN_FIELDS}
     if run.goodput_share is not None:
         settings["goodput"] = run.goodput  # the rates of a search depend on it
-    # time decides their number
-    return settings | ({} if run.duration_s is None else {"rounds": None})
+    if run.duration_s is not None:
+        settings["rounds"] = None  # time decides their number
+    return settings

@@ -86,9 +86,8 @@ class RoundCallback:
         if self._future is None:
             return True
         remaining_s = max(end_s - time.monotonic(), 0.0)
-        timer = asyncio.create_task(
-            self.stop.sleep(remaining_s) if stoppable else asyncio.sleep(remaining_s)
-        )
+        sleep = self.stop.sleep if stoppable else asyncio.sleep
+        timer = asyncio.create_task(sleep(remaining_s))
         await asyncio.wait((self._future, timer), return_when=asyncio.FIRST_COMPLETED)
         timer.cancel()
         if not self._future.done():

@@ -210,9 +210,8 @@ class RunPlan:
 
     def rounds_of_turns(self) -> Iterator[tuple[PlanTurn, ...]]:
         """Yield the turns of each round; endless if time limits the run."""
-        return map(
-            self.round, itertools.count() if self.round_total is None else range(self.round_total)
-        )
+        total = self.round_total
+        return map(self.round, itertools.count() if total is None else range(total))
 
     def round(self, number: int) -> tuple[PlanTurn, ...]:
         """Return the turns of one round."""

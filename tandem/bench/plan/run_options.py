@@ -280,27 +280,21 @@ class RunOptions(ServerOptions):
                     f"servers[{name!r}]", url, "http(s)://HOST:PORT, with or without /v1"
                 )
         self._check_models()
+        allowed = f"a server of {', '.join(self.servers)}, to {NAME_RULE}"
         for name, word in self.placement.items():
-            if (
-                name not in self.servers
-                or not isinstance(word, str)
-                or not NAME_PATTERN.fullmatch(word)
-            ):
-                raise refuse_option(
-                    f"placement[{name!r}]",
-                    word,
-                    f"a server of {', '.join(self.servers)}, to {NAME_RULE}",
-                )
+            is_word = isinstance(word, str) and NAME_PATTERN.fullmatch(word)
+            if name not in self.servers or not is_word:
+                raise refuse_option(f"placement[{name!r}]", word, allowed)
 
     def _check_models(self) -> None:
-        names = (
-            f"one for all servers, or one for each of {', '.join(self.servers)} that has several"
-        )
-        models = self.model.values() if isinstance(self.model, Mapping) else [self.model]
-        is_named = all(model is None or (isinstance(model, str) and model) for model in models)
-        is_known = not isinstance(self.model, Mapping) or self.model.keys() <= self.servers.keys()
-        if not is_named or not is_known:
-            raise refuse_option("model", self.model, names)
+        servers = ", ".join(self.servers)
+        allowed = f"one for all servers, or one for each of {servers} that has several"
+        models: Mapping[str, Any] = dict.fromkeys(self.servers, self.model)
+        if isinstance(self.model, Mapping):
+            models = self.model
+        is_named = all(name is None or (isinstance(name, str) and name) for name in models.values())
+        if not is_named or not models.keys() <= self.servers.keys():
+            raise refuse_option("model", self.model, allowed)
 
     def _check_loads(self) -> None:
         for name, limits in _LOAD_LIMITS.items():

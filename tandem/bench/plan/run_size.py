@@ -65,12 +65,13 @@ class RunSize:
             InputError: a suite cannot be read, has none of the classes, or has the name of another.
         """
         default_names = DEFAULT_SUITES if synthetic is None else ()
-        suites = [
-            name
-            if isinstance(name, Suite)
-            else load_suite(name, llmperf_source=llmperf_source, options=options)
-            for name in dict.fromkeys(names or default_names)
-        ]
+        suites = []
+        for name in dict.fromkeys(names or default_names):
+            if isinstance(name, Suite):
+                suites.append(name)
+            else:
+                suite = load_suite(name, llmperf_source=llmperf_source, options=options)
+                suites.append(suite)
         if synthetic is not None:
             suites.append(synthetic.draft_suite())
         suite_names = [suite.name for suite in suites]
