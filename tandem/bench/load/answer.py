@@ -69,21 +69,7 @@ def parse_answer(
         request: the request of the reply.
         models: names the server may give its model, `ProbeResult.models`; empty: any.
     """
-    record = RequestRecord(
-        schema=SCHEMA,
-        request_id=request.request_id,
-        arm="",
-        class_="",
-        suite="",
-        prompt_id="",
-        start_s=reply.start_s,
-        headers_s=reply.headers_s,
-        end_s=reply.end_s,
-        status=reply.status,
-        reconnected=reply.reconnects,
-        retry_after_s=reply.retry_after_s,
-        max_tokens=request.max_tokens,
-    )
+    record = _draft_record(reply, request)
     if reply.status != OK:
         return msgspec.structs.replace(
             record,
@@ -116,6 +102,25 @@ def parse_answer(
         finish_reason=parser.finish_reason,
         error=word,
         error_detail=detail if word else output.contradiction,
+    )
+
+
+def _draft_record(reply: ServerReply, request: CompletionRequest) -> RequestRecord:
+    """Return a record without the answer."""
+    return RequestRecord(
+        schema=SCHEMA,
+        request_id=request.request_id,
+        arm="",
+        class_="",
+        suite="",
+        prompt_id="",
+        start_s=reply.start_s,
+        headers_s=reply.headers_s,
+        end_s=reply.end_s,
+        status=reply.status,
+        reconnected=reply.reconnects,
+        retry_after_s=reply.retry_after_s,
+        max_tokens=request.max_tokens,
     )
 
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tandem.bench.load.client import CompletionClient
 from tandem.bench.load.interrupt import StopSignal
 from tandem.bench.load.metrics_scraper import is_alive
-from tandem.bench.load.probe import ProbeResult
 from tandem.bench.load.progress import RunProgress
 from tandem.bench.load.restart_command import RestartCommand
+from tandem.bench.load.run_servers import RunServers
 from tandem.bench.load.server_watch import POLL_S, STEADY_S, ServerWatch
 from tandem.bench.plan.estimate import format_duration
 from tandem.bench.plan.schedule import assign_starts
@@ -122,8 +122,7 @@ class ServerRestarts:
         folder: of the run.
         stop: ends every wait.
         progress: shows sentences to the operator.
-        open_client: makes a client of an arm.
-        probe: requests a tiny answer of a server.
+        servers: opens a client of an arm, and probes it.
 
     Attributes:
         numbers: name of each arm with a command to the number of its current start, from 1.
@@ -135,8 +134,7 @@ class ServerRestarts:
     folder: Path
     stop: StopSignal
     progress: RunProgress
-    open_client: Callable[[ManifestArm], CompletionClient]
-    probe: Callable[[CompletionClient], Awaitable[ProbeResult]]
+    servers: RunServers
     numbers: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -201,7 +199,7 @@ class ServerRestarts:
         return None if self.stop.is_requested else attempt
 
     async def _open_watch(self, stack: contextlib.AsyncExitStack, arm: ManifestArm) -> ServerWatch:
-        client = await stack.enter_async_context(self.open_client(arm))
+        client = await stack.enter_async_context(self.servers.create_client(arm))
         self.stop.add_callback(client.interrupt)
         return ServerWatch(client)
 
@@ -271,7 +269,7 @@ class ServerRestarts:
             return f"{arm.root}/health does not answer"
         remaining_s = max(attempt.limit_s - attempt.elapsed_s, POLL_S)
         try:
-            result = await asyncio.wait_for(self.probe(client), remaining_s)
+            result = await asyncio.wait_for(self.servers.probe(client), remaining_s)
         except TandemError as fault:
             return fault.problem
         except TimeoutError:

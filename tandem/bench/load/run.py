@@ -25,37 +25,30 @@ from tandem.bench.figures import summary
 from tandem.bench.figures.knee_turns import read_knee_history
 from tandem.bench.load import host
 from tandem.bench.load.arm_notes import list_arm_notes
-from tandem.bench.load.circuit_breaker import MAX_WAIT_S, CircuitBreaker
-from tandem.bench.load.client import CompletionClient
+from tandem.bench.load.circuit_breaker import MAX_WAIT_S
 from tandem.bench.load.counter_log import CounterLog
 from tandem.bench.load.file_limit import raise_file_limit
 from tandem.bench.load.interrupt import StopSignal, catch_signals
 from tandem.bench.load.knee_run import KneeRun, create_search
 from tandem.bench.load.loops import ArmSession, RequestLoops
-from tandem.bench.load.probe import DEFAULT_TIMEOUTS, ProbeResult, build_draft, probe_server
+from tandem.bench.load.probe import ProbeResult
 from tandem.bench.load.progress import RunProgress
-from tandem.bench.load.proxy import describe_proxy
 from tandem.bench.load.recorder import open_recorder
 from tandem.bench.load.restart import ServerRestarts
 from tandem.bench.load.resume import RunHistory, continue_manifest, read_history
 from tandem.bench.load.round_callback import RoundCallback, RoundHook
+from tandem.bench.load.run_servers import RunServers
 from tandem.bench.load.synthesis import PromptFitter, save_fitted
 from tandem.bench.load.warm_up import join_entries, warm_up_arm
-from tandem.bench.plan.estimate import (
-    estimate_connections,
-    estimate_knee_s,
-    estimate_run_s,
-    estimate_turn_s,
-)
+from tandem.bench.plan.estimate import estimate_connections, estimate_work
 from tandem.bench.plan.request_plan import PlanItem, PlanTurn, RunPlan
 from tandem.bench.plan.run_description import describe_plan, note_own_fields
-from tandem.bench.plan.server_access import NO_ACCESS
 from tandem.bench.plan.settings import RunSettings
 from tandem.bench.records import json_file, manifest
 from tandem.bench.records.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
-from tandem.bench.records.manifest import EndReason, ManifestArm, RunManifest, WarmUpEntry
+from tandem.bench.records.manifest import EndReason, RunManifest, WarmUpEntry
 from tandem.bench.records.simulation import combine_simulated
-from tandem.errors import ExternalError, InputError, TandemError
+from tandem.errors import ExternalError, TandemError
 
 SEARCH_SOCKETS = 4096  # a search overloads its servers on purpose
 MIN_SOCKETS = 512  # an open loop has as many as its servers are slow
@@ -105,6 +98,7 @@ class MeasurementRun:
     plan: RunPlan = field(init=False)
     progress: RunProgress = field(init=False)
     counter_log: CounterLog = field(init=False)
+    servers: RunServers = field(init=False)
     restarts: ServerRestarts = field(init=False)
     history: RunHistory = field(init=False, default_factory=RunHistory)
     notes: list[str] = field(init=False, default_factory=list)
@@ -125,7 +119,7 @@ class MeasurementRun:
         least = SEARCH_SOCKETS if self.plan.searches_knee else MIN_SOCKETS
         arm_sockets = max((*(settings.concurrency or ()), least))
         raise_file_limit(len(settings.manifest.arms) * arm_sockets)
-        expected_s, request_count = self._estimate_work()
+        expected_s, request_count = estimate_work(self.plan, self.only_round)
         self.progress = RunProgress(self.out, requests=request_count, expected_s=expected_s)
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(claim_folder(self.folder, resume=self.resume))
@@ -133,13 +127,14 @@ class MeasurementRun:
             for line in describe_plan(settings, self.plan, expected_s):
                 self.progress.notify(line)
 
-            clients = list(map(self._create_client, settings.manifest.arms))
+            self.servers = self._describe_servers()
+            clients = list(map(self.servers.create_client, settings.manifest.arms))
             for client in clients:
                 await stack.enter_async_context(client)
-            probe_results = await self._probe_servers(clients)
+            probe_results = await self.servers.probe_all(clients)
             if self.stop.is_requested:
                 return RunOutcome(reason="interrupted")
-            arms = list(map(self._create_arm, clients, probe_results))
+            arms = list(map(self.servers.create_session, clients, probe_results))
             for note in list_arm_notes([result.arm for result in probe_results], settings):
                 self._note(note)
             fitter = PromptFitter(settings, self.stop, self.progress.notify, self._note)
@@ -149,66 +144,14 @@ class MeasurementRun:
             self.plan = self.settings.plan()
             return await self._measure(arms, self._complete_manifest(probe_results))
 
-    def _estimate_work(self) -> tuple[float, int | None]:
-        """Return the seconds and requests of this process; None if time limits the run.
-
-        Raises:
-            InputError: the plan has no such round.
-        """
-        if self.only_round is None:
-            duration_s = self.settings.manifest.duration_s
-            estimate_s = estimate_knee_s if self.plan.searches_knee else estimate_run_s
-            return duration_s or estimate_s(self.plan), self.plan.request_count
-        round_total = self.plan.round_total or 0
-        if not 0 <= self.only_round < round_total:
-            change = f"name one of its {round_total} rounds, from 0"
-            raise InputError(f"the plan has no round {self.only_round}", change=change)
-        turns = self.plan.round(self.only_round)
-        return sum(map(estimate_turn_s, turns)), sum(turn.request_count for turn in turns)
-
-    def _create_client(self, arm: ManifestArm) -> CompletionClient:
-        limit = max(block.load.concurrency or 0 for block in self.plan.blocks)
-        api = self.settings.manifest.api
-        access = self.settings.access.get(arm.name, NO_ACCESS)
-        return CompletionClient(arm, limit=limit, api=api, access=access)
-
-    async def _probe_servers(self, clients: Sequence[CompletionClient]) -> list[ProbeResult]:
-        """Return the probe result of each arm; an interrupted run ignores the results.
-
-        Raises:
-            TandemError: an arm cannot be measured; the fault of every further such arm is shown.
-        """
-        for client in clients:
-            self.stop.add_callback(client.interrupt)
-        results = await asyncio.gather(*map(self._probe_server, clients), return_exceptions=True)
-        faults = [fault for fault in results if isinstance(fault, BaseException)]
-        if faults and not self.stop.is_requested:
-            for fault in faults[1:]:
-                self.progress.notify(f"error: {fault}")
-            raise faults[0]
-        return [result for result in results if isinstance(result, ProbeResult)]
-
-    async def _probe_server(self, client: CompletionClient) -> ProbeResult:
-        run_manifest = self.settings.manifest
-        timeouts = run_manifest.time_outs or DEFAULT_TIMEOUTS
-        draft = build_draft(run_manifest)
-        return await probe_server(client, draft, extras=self.settings.extras, timeouts=timeouts)
-
-    def _create_arm(self, client: CompletionClient, probe_result: ProbeResult) -> ArmSession:
-        arm = probe_result.arm
-        proxy_notes = [] if client.proxy is None else [describe_proxy(arm.name, client.proxy)]
-        for note in (*proxy_notes, *probe_result.notes):
-            self._note(note)
-        for extra in sorted(self.settings.extras):
-            if not getattr(arm.offers, extra):
-                self._note(f"{arm.name} does not give {extra}, so its records have none")
-        return ArmSession(
-            name=arm.name,
-            client=client,
-            offers=arm.offers,
-            models=probe_result.models,
-            breaker=CircuitBreaker(client, self.stop, self.progress.notify, self.wait_s),
-            placement=arm.placement,
+    def _describe_servers(self) -> RunServers:
+        return RunServers(
+            settings=self.settings,
+            limit=max(block.load.concurrency or 0 for block in self.plan.blocks),
+            stop=self.stop,
+            notify=self.progress.notify,
+            note=self._note,
+            wait_s=self.wait_s,
         )
 
     def _complete_manifest(self, probe_results: Sequence[ProbeResult]) -> RunManifest:
@@ -240,16 +183,7 @@ class MeasurementRun:
             ]
         if self.check is not None:
             self.check(run_manifest)
-        self.restarts = ServerRestarts(
-            settings=self.settings,
-            run=run_manifest,
-            clients=[arm.client for arm in arms],
-            folder=self.folder,
-            stop=self.stop,
-            progress=self.progress,
-            open_client=self._create_client,
-            probe=self._probe_server,
-        )
+        self.restarts = self._create_restarts(arms, run_manifest)
         self.counter_log = CounterLog(self.folder, self._note, self.restarts.numbers)
         manifest.write_manifest(self.folder, run_manifest)
         save_fitted(self.settings, self.folder)
@@ -271,12 +205,31 @@ class MeasurementRun:
 
         if self.round_count and (self.folder / RECORDS_FILE).exists():
             await callback.call_at_end(self.round_count - 1, after_interrupt=self.stop.is_requested)
-        if tuple(self.notes) != final_manifest.notes:
-            final_manifest = msgspec.structs.replace(final_manifest, notes=tuple(self.notes))
-            with contextlib.suppress(ExternalError):  # a full disk was already reported
-                manifest.write_manifest(self.folder, final_manifest)
+        self._write_late_notes(final_manifest)
         # a signal may have come meanwhile
         return RunOutcome(reason=self.stop.reason or reason, fault=self.stop.fault)
+
+    def _create_restarts(
+        self, arms: Sequence[ArmSession], run_manifest: RunManifest
+    ) -> ServerRestarts:
+        return ServerRestarts(
+            settings=self.settings,
+            run=run_manifest,
+            clients=[arm.client for arm in arms],
+            folder=self.folder,
+            stop=self.stop,
+            progress=self.progress,
+            servers=self.servers,
+        )
+
+    def _write_late_notes(self, final_manifest: RunManifest) -> None:
+        """Write the notes that came after the end of the run, such as those of the last hook."""
+        notes = tuple(self.notes)
+        if notes != final_manifest.notes:
+            with contextlib.suppress(ExternalError):  # a full disk was already reported
+                manifest.write_manifest(
+                    self.folder, msgspec.structs.replace(final_manifest, notes=notes)
+                )
 
     async def _join_earlier_run(self, run_manifest: RunManifest) -> RunManifest:
         """Read what the earlier run recorded; return the manifest of both."""

@@ -15,6 +15,7 @@ from tandem.bench.plan.knee_search import (
     WARM_UP_LIMITS,
 )
 from tandem.bench.plan.request_plan import PlanTurn, RunPlan
+from tandem.errors import InputError
 
 FIRST_TOKEN_S = 0.5
 # the post's time per token without a gain (docs/measurement.md); an answer may end earlier
@@ -39,6 +40,27 @@ def estimate_run_s(plan: RunPlan) -> float:
         return (plan.rounds or 1) * round_s
     control_s = sum(map(estimate_turn_s, plan.round(plan.control_round_numbers[0])))
     return plan.rounds * round_s + plan.manifest.control_rounds * control_s
+
+
+def estimate_work(plan: RunPlan, only_round: int | None) -> tuple[float, int | None]:
+    """Return the seconds and requests of a process; no requests if time limits them, or a knee.
+
+    Args:
+        plan: of the run.
+        only_round: number of the only round that the process measures; None for all.
+
+    Raises:
+        InputError: the plan has no such round.
+    """
+    if only_round is None:
+        estimate_s = estimate_knee_s if plan.searches_knee else estimate_run_s
+        return plan.manifest.duration_s or estimate_s(plan), plan.request_count
+    round_total = plan.round_total or 0
+    if not 0 <= only_round < round_total:
+        change = f"name one of its {round_total} rounds, from 0"
+        raise InputError(f"the plan has no round {only_round}", change=change)
+    turns = plan.round(only_round)
+    return sum(map(estimate_turn_s, turns)), sum(turn.request_count for turn in turns)
 
 
 def estimate_knee_s(plan: RunPlan) -> float:
