@@ -169,11 +169,11 @@ class FieldTrials:
                 answered_trials.append(other_trial)
                 if not other_trial.ignores_limit:
                     break
-        best_trials = sorted(answered_trials, key=lambda known: known.ignores_limit)
-        if not best_trials:
+        best_trial = min(answered_trials, key=lambda known: known.ignores_limit, default=None)
+        if best_trial is None:
             return trial
-        self._note_limit(trial, best_trials[0].request)
-        return best_trials[0]
+        self._note_limit(trial, best_trial.request)
+        return best_trial
 
     async def _blame_extra_body(self, trial: RequestTrial) -> None:
         """Send the fields that the user adds one by one.

@@ -198,13 +198,10 @@ def _choose_rate(
     if highest_good is not None:
         is_open = ceiling / highest_good > MAX_BRACKET
         return math.sqrt(highest_good * ceiling) if is_open else None
+
     lowest = min(counts, key=lambda count: count.turn.rate_per_s)
-    return lowest.turn.rate_per_s / 2 if _count_in_flight(lowest) > IDLE_IN_FLIGHT else None
-
-
-def _count_in_flight(count: KneeTurnCount) -> float:
-    """Return how many requests a turn had in flight at once (Little's law)."""
-    return count.turn.rate_per_s * count.request_s
+    in_flight = lowest.turn.rate_per_s * lowest.request_s  # Little's law
+    return lowest.turn.rate_per_s / 2 if in_flight > IDLE_IN_FLIGHT else None
 
 
 def list_round_turns(arms: Sequence[str], pilots: Mapping[str, KneePilot]) -> list[KneeTurn]:

@@ -82,8 +82,17 @@ _CHOICES = {
     "knee": (True, False),
 }
 _EXCLUSIVE_FIELDS = (("rounds", "duration_s"), ("concurrency", "rate_per_s"))
-# what the search for a knee decides itself
-_KNEE_FIELDS = ("concurrency", "rate_per_s", "rounds", "duration_s")
+# of what the search for a knee decides itself
+_KNEE_VALUES: Mapping[str, Any] = {
+    "concurrency": None,
+    "rate_per_s": None,
+    "rounds": None,
+    "duration_s": None,
+    "schedule": "interleaved",
+    "repeats": 1,
+    "restart": {},
+    "starts": 1,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,14 +323,10 @@ class RunOptions(ServerOptions):
             return
         if not self.goodput:
             raise refuse_option("goodput", dict(self.goodput), "a limit beside knee=True")
-        for name in _KNEE_FIELDS:
-            if getattr(self, name) is not None:
-                allowed = "None beside knee=True, which decides it"
-                raise refuse_option(name, getattr(self, name), allowed)
-        only_values = {"schedule": "interleaved", "repeats": 1, "restart": {}, "starts": 1}
-        for name, value in only_values.items():
+        for name, value in _KNEE_VALUES.items():
             if getattr(self, name) != value:
-                raise refuse_option(name, getattr(self, name), f"{value!r} beside knee=True")
+                allowed = f"{value!r} beside knee=True, which decides it"
+                raise refuse_option(name, getattr(self, name), allowed)
 
     def _check_restarts(self) -> None:
         if not isinstance(self.restart, str | Mapping):
@@ -372,13 +377,12 @@ def parse_synthetic(text: str) -> tuple[int, int]:
         ValueError: the text is not IN/OUT, or a number is too large.
     """
     match = SYNTHETIC_PATTERN.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r}; allowed: {SYNTHETIC_RULE}")
-    input_tokens = int(match[1])
-    output_tokens = int(match[2])
-    if input_tokens > MAX_SYNTHETIC_TOKENS or output_tokens > MAX_ANSWER_TOKENS:
-        raise ValueError(f"{text!r}; allowed: {SYNTHETIC_RULE}")
-    return input_tokens, output_tokens
+    if match is not None:
+        input_tokens = int(match[1])
+        output_tokens = int(match[2])
+        if input_tokens <= MAX_SYNTHETIC_TOKENS and output_tokens <= MAX_ANSWER_TOKENS:
+            return input_tokens, output_tokens
+    raise ValueError(f"{text!r}; allowed: {SYNTHETIC_RULE}")
 
 
 def _restore_options(values: dict[str, Any]) -> RunOptions:
