@@ -14,6 +14,7 @@ from one_request import asking
 from tandem.bench.load.answer import has_tokens, parse_answer
 from tandem.bench.load.answer_parser import MAX_PART_NAME, MAX_UNKNOWN_PARTS
 from tandem.bench.load.reply import ServerReply
+from tandem.bench.plan.server_access import ServerAccess
 from tandem.bench.records.record import RecordWriter, RequestRecord, read_records
 
 SEED = 20261121
@@ -360,6 +361,16 @@ def test_a_few_names_of_unknown_parts_are_kept():
     answer = answered(event({"delta": delta}), END)
     assert len(answer.unknown_parts) == MAX_UNKNOWN_PARTS
     assert {len(name) for name in answer.unknown_parts} == {MAX_PART_NAME}
+
+
+def test_a_secret_in_pieces_is_in_no_part_of_an_answer():
+    pieces = (
+        said("key-of-", token_ids=[4], logprobs={"content": ENTRIES[:1]}),
+        said("server-1", "stop", token_ids=[5], logprobs={"content": ENTRIES[1:]}),
+    )
+    answer = answered(*pieces, access=ServerAccess(api_key="key-of-server-1"))
+    expected = {"text": "[hidden]", "token_ids": None, "logprobs": None, "completion_tokens": 2}
+    assert look(answer, expected) == expected
 
 
 # Faults in what was sent
