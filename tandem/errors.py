@@ -7,7 +7,7 @@ it is met. Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -34,15 +34,19 @@ class TandemError(Exception):
         where: the file with `:line`, the object's `s3://` address, the resource or the server;
             empty for none.
         change: what to do about it, in one sentence without its full stop.
+        places: of the fault within `where`, such as `line 3`, without anything that stands there.
     """
 
     exit_code: ClassVar[ExitCode] = ExitCode.BAD_INPUT
 
-    def __init__(self, problem: str, *, where: str = "", change: str) -> None:
+    def __init__(
+        self, problem: str, *, where: str = "", change: str, places: Sequence[str] = ()
+    ) -> None:
         super().__init__(f"{where}: {problem}; {change}" if where else f"{problem}; {change}")
         self.problem = problem
         self.where = where
         self.change = change
+        self.places = tuple(places)
 
     def as_dict(self) -> dict[str, str]:
         """Return what `--json` prints below the key `error`."""

@@ -6,6 +6,7 @@ fault of an experiment: its digest stands for it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from tandem.declarations.suite_content import read_suite_file
 from tandem.declarations.suite_file import DeclaredSuite, SuiteFile, find_suite_name
 from tandem.declarations.workspace import SpecFile
 from tandem.errors import InputError
-from tandem.run.experiment_suites import read_declared_suite
+from tandem.run.experiment_suites import STAGE_ADVICE, read_declared_suite
 from tandem.run.prompt_lengths import (
     ESTIMATED,
     describe_long_prompts,
@@ -53,7 +54,13 @@ def read_project_suite(selection: Selection, suite: SuiteFile) -> Suite:
         where = str(selection.experiments.absolute().parent / suite.file)
         change = f"put the file there, below the folder that holds {selection.experiments.name}/"
         raise InputError("file not found", where=where, change=change)
-    return read_declared_suite(suite, read_suite_file(path))
+    content = read_suite_file(path)
+    sha256 = hashlib.sha256(content).hexdigest()
+    if sha256 != suite.sha256:
+        problem = f"its SHA-256 is {sha256}, and the experiment states {suite.sha256}"
+        change = f"bring back the file, or {STAGE_ADVICE}"
+        raise InputError(problem, where=suite.file, change=change)
+    return read_declared_suite(suite, content)
 
 
 def read_project_suites(selection: Selection, experiment: Experiment) -> dict[str, Suite]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import yaml
 from cyclopts import Parameter
 from pydantic import ValidationError
 
+from tandem.bench.suites.file_options import FileOptions
+from tandem.bench.suites.suite import read_suite
 from tandem.cli.flags import Whole
 from tandem.cli.selection import Selection
 from tandem.declarations.record import describe_allowed_values
 from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
-from tandem.run.experiment_suites import read_declared_suite
 
 
 @Parameter(name="*")
@@ -56,7 +57,13 @@ def draft_suite_lines(
         InputError: the file has a name that no experiment can state, or is in no known form.
     """
     suite_file = _declare_file(file, hashlib.sha256(content).hexdigest(), flags, selection)
-    suite = read_declared_suite(suite_file, content)
+    suite = read_suite(
+        content,
+        name=suite_file.name,
+        where=suite_file.file,
+        options=FileOptions(**asdict(flags)),
+        sha256=suite_file.sha256,
+    )
     fields = suite_file.model_dump(exclude_defaults=True) | {"classes": suite.count_classes()}
     text = yaml.safe_dump({"suites": [fields]}, sort_keys=False, allow_unicode=True)
     return text.splitlines()
@@ -72,15 +79,7 @@ def _declare_file(file: Path, sha256: str, flags: SuiteFlags, selection: Selecti
     path = file.parent.resolve() / file.name  # a link is stored by its own name
     place = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
     try:
-        return SuiteFile(
-            file=place,
-            sha256=sha256,
-            prompt_column=flags.prompt_column,
-            class_field=flags.class_field,
-            turns=flags.turns,
-            sample=flags.sample,
-            seed=flags.seed,
-        )
+        return SuiteFile(file=place, sha256=sha256, **asdict(flags))
     except ValidationError as error:
         (fault, *_) = error.errors()
         field = str(fault["loc"][0])

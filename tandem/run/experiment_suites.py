@@ -1,14 +1,11 @@
 """How the suites of an experiment become prompts: ours by name, a person's own by file.
 
-Invariant: a file is used only if its bytes have the digest that the experiment states, and its
-classes are those that the experiment states. A fault that a log may keep names lines, and nothing
-that they hold.
+Invariant: a file is used only if its classes are those that the experiment states. A fault that a
+log may keep names lines, and nothing that they hold.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Sequence
 
 from tandem.bench.plan.run_size import RunSize
@@ -17,9 +14,8 @@ from tandem.bench.suites.suite import Suite, read_suite
 from tandem.declarations.suite_file import SuiteFile, find_suite_name
 from tandem.errors import InputError
 
-_STAGE_ADVICE = "write the lines that `tandem artifacts stage-suite` prints of the file"
+STAGE_ADVICE = "write the lines that `tandem artifacts stage-suite` prints of the file"
 _CHECK_ADVICE = "run `tandem check` where the file is at hand: it says what is wrong there"
-_PLACE = re.compile(r"^(?:line|entry) \d+(?=:)|^and \d+ more lines$", re.MULTILINE)
 
 
 def select_suites(size: RunSize, suites: Sequence[str | SuiteFile]) -> list[str | SuiteFile]:
@@ -33,23 +29,29 @@ def read_declared_suite(suite_file: SuiteFile, content: bytes, *, is_logged: boo
 
     Args:
         suite_file: of the experiment.
-        content: of the file.
+        content: of the file; its digest is the one that the experiment states.
         is_logged: whether a log may keep a fault, which then shows nothing that a row holds.
 
     Raises:
-        InputError: the content has another digest or other classes than the experiment states, or
-            is in no known form.
+        InputError: the content has other classes than the experiment states, or is in no known
+            form.
     """
-    _require_digest(suite_file, content)
     options = FileOptions(
         prompt_column=suite_file.prompt_column,
         class_field=suite_file.class_field,
         turns=suite_file.turns,
         sample=suite_file.sample,
         seed=suite_file.seed,
+        is_declared=True,
     )
     try:
-        suite = read_suite(content, name=suite_file.name, where=suite_file.file, options=options)
+        suite = read_suite(
+            content,
+            name=suite_file.name,
+            where=suite_file.file,
+            options=options,
+            sha256=suite_file.sha256,
+        )
     except InputError as error:
         raise (_hide_rows(error) if is_logged else error) from None
     _require_classes(suite_file, suite)
@@ -58,17 +60,9 @@ def read_declared_suite(suite_file: SuiteFile, content: bytes, *, is_logged: boo
 
 def _hide_rows(error: InputError) -> InputError:
     """Return the fault of a file with its places alone."""
-    places = ", ".join(_PLACE.findall(error.problem)) or "the file as a whole"
+    places = ", ".join(error.places) or "the file as a whole"
     problem = f"it cannot be read as the experiment says: {places}"
     return InputError(problem, where=error.where, change=_CHECK_ADVICE)
-
-
-def _require_digest(suite_file: SuiteFile, content: bytes) -> None:
-    sha256 = hashlib.sha256(content).hexdigest()
-    if sha256 != suite_file.sha256:
-        problem = f"its SHA-256 is {sha256}, and the experiment states {suite_file.sha256}"
-        change = f"bring back the file, or {_STAGE_ADVICE}"
-        raise InputError(problem, where=suite_file.file, change=change)
 
 
 def _require_classes(suite_file: SuiteFile, suite: Suite) -> None:
@@ -82,4 +76,4 @@ def _require_classes(suite_file: SuiteFile, suite: Suite) -> None:
         if counts.get(name) != suite_file.classes.get(name)
     ]
     if differences:
-        raise InputError("; ".join(differences), where=suite_file.file, change=_STAGE_ADVICE)
+        raise InputError("; ".join(differences), where=suite_file.file, change=STAGE_ADVICE)

@@ -104,6 +104,12 @@ def test_check_names_an_invalid_line(declare, check):
     assert (code, "prompts/support.jsonl: line 37: JSON is malformed" in text) == (2, True)
 
 
+def test_check_names_the_key_of_the_experiment_to_change(declare, check):
+    declare(PROMPTS.replace('"prompt"', '"question"'))
+    code, text = check()
+    assert (code, "name the prompt's key with prompt_column: NAME" in text) == (2, True)
+
+
 def test_check_names_an_empty_class_with_both_counts(declare, check):
     declare(classes={"billing": 40, "returns": 3})
     code, text = check()

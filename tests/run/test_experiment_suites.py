@@ -1,4 +1,4 @@
-"""How an experiment's suites become prompts: digest, classes, size."""
+"""How an experiment's suites become prompts: classes, size."""
 
 from __future__ import annotations
 
@@ -33,11 +33,6 @@ def test_a_quick_run_sends_real_alone():
 
 def test_a_quick_run_without_real_sends_every_suite():
     assert select_suites(SIZES["quick"], [SUPPORT, "post"]) == [SUPPORT, "post"]
-
-
-def test_other_bytes_are_refused():
-    with pytest.raises(InputError, match=f"and the experiment states {SUPPORT.sha256}"):
-        read_declared_suite(SUPPORT, CONTENT + b"\n")
 
 
 @pytest.mark.parametrize(

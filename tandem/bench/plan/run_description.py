@@ -121,6 +121,7 @@ def list_notes(settings: RunSettings, plan: RunPlan) -> Iterator[str]:
         yield f"fewer than {FEWEST_ROUNDS} rounds give figures and no verdict"
     yield from note_shared_headers(settings)
     yield from note_large_suites(plan)
+    yield from note_cut_files(settings, plan)
     yield from note_thin_loads(plan)
     yield from note_shared_classes(plan)
 
@@ -146,11 +147,27 @@ def note_own_fields(arms: Sequence[ManifestArm]) -> Iterator[str]:
 
 def note_large_suites(plan: RunPlan) -> Iterator[str]:
     """Yield a sentence for every suite with more prompts than a run needs."""
-    prompts = {(entry.suite, entry.prompt.id) for entry in plan.entries}
-    counts = Counter(suite for suite, _ in prompts)
-    for suite, count in sorted(counts.items()):
+    for suite, count in sorted(_count_prompts(plan).items()):
         if count > MANY_PROMPTS:
             yield f"all {count:,} prompts of {suite} are sent: --sample N draws some of them"
+
+
+def note_cut_files(settings: RunSettings, plan: RunPlan) -> Iterator[str]:
+    """Yield a sentence for every file of which the first prompts of a class are sent."""
+    most = plan.manifest.prompts_per_class
+    counts = _count_prompts(plan)
+    for suite in settings.suites:
+        if most is not None and counts[suite.name] < len(suite.places):
+            yield (
+                f"{counts[suite.name]:,} of {len(suite.places):,} prompts of {suite.name} are sent,"
+                f" at most the first {most} of a class (--quick or --prompts-per-class):"
+                " --sample N draws from all"
+            )
+
+
+def _count_prompts(plan: RunPlan) -> Counter[str]:
+    """Return how many prompts of each suite are sent."""
+    return Counter(suite for suite, _ in {(entry.suite, entry.prompt.id) for entry in plan.entries})
 
 
 def note_thin_loads(plan: RunPlan) -> Iterator[str]:

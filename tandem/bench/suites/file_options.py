@@ -29,6 +29,7 @@ class FileOptions:
             for all of one that ends with the user.
         sample: number of prompts to draw; None for all.
         seed: of the draw.
+        is_declared: whether an experiment's keys say it, and not the flags of a command.
     """
 
     prompt_column: str | None = None
@@ -36,6 +37,13 @@ class FileOptions:
     turns: int | None = None
     sample: int | None = None
     seed: int = 0
+    is_declared: bool = False
+
+    def name_option(self, name: str, value: str = "") -> str:
+        """Return how the user states an option, such as `--turns 2` or `turns: 2`."""
+        if self.is_declared:
+            return f"{name}: {value}" if value else name
+        return f"--{name.replace('_', '-')} {value}".rstrip()
 
     def draw_sample(self, prompts: Sequence[Prompt], where: str) -> tuple[Prompt, ...]:
         """Return as many prompts as the sample has, in their order; each is equally likely.
@@ -47,7 +55,8 @@ class FileOptions:
             return tuple(prompts)
         if self.sample > len(prompts):
             problem = f"a sample of {self.sample} prompts from {len(prompts)}"
-            change = f"--sample takes at most {len(prompts)} here; without it, all are sent"
+            flag = self.name_option("sample")
+            change = f"{flag} takes at most {len(prompts)} here; without it, all are sent"
             raise InputError(problem, where=where, change=change)
         generator = random.Random(f"sample/{self.seed}")  # noqa: S311 - repeatable, no secret
         places = generator.sample(range(len(prompts)), self.sample)

@@ -15,6 +15,7 @@ from pathlib import PurePath
 
 import msgspec
 
+from tandem.bench.suites.file_options import NO_OPTIONS, FileOptions
 from tandem.bench.suites.file_row import FileRow, RowError
 from tandem.bench.suites.table_rows import find_head, read_table
 from tandem.errors import InputError
@@ -35,13 +36,13 @@ _JSON_OBJECT = re.compile(rb"\s*\{[\s\"}]")
 _JSON_LINE = re.compile(rb"^[ \t]*\{[ \t]*\"", re.MULTILINE)
 
 
-def read_rows(content: bytes, where: str, column: str | None = None) -> tuple[FileRow, ...]:
+def read_rows(content: bytes, where: str, options: FileOptions = NO_OPTIONS) -> tuple[FileRow, ...]:
     """Return the rows of a file in order, without blank lines.
 
     Args:
         content: of the file.
         where: its path.
-        column: the user's name for the prompts' column.
+        options: what the user says of it.
 
     Raises:
         InputError: the file is no text, a JSON list cannot be read, or it is a table without the
@@ -51,17 +52,19 @@ def read_rows(content: bytes, where: str, column: str | None = None) -> tuple[Fi
     content = content.removeprefix(BYTE_ORDER_MARK)
     suffix = PurePath(where).suffix.lower()
     is_json = suffix in JSON_SUFFIXES
+    # a CR alone may end lines; no text of JSON has one
+    json_content = content if b"\n" in content else content.replace(b"\r", b"\n")
     has_list = _JSON_LIST.match(content) or (is_json and content.lstrip().startswith(b"["))
     if has_list:
-        return _read_list(content, where)
-    if _JSON_OBJECT.match(content) or _has_json_lines(content):
-        return _read_lines(content, where)
+        return _read_list(json_content, where)
+    if _JSON_OBJECT.match(content) or _has_json_lines(json_content):
+        return _read_lines(json_content, where)
 
     text = _decode_text(content, where)
-    head = find_head(text, column, is_table=suffix in TABLE_SUFFIXES)
+    head = find_head(text, options.prompt_column, is_table=suffix in TABLE_SUFFIXES)
     if head is not None:
-        return tuple(read_table(text, head, where, column))
-    return _read_lines(content, where) if is_json else _read_prose(text)
+        return tuple(read_table(text, head, where, options))
+    return _read_lines(json_content, where) if is_json else _read_prose(text)
 
 
 def _read_prose(text: str) -> tuple[FileRow, ...]:
@@ -102,12 +105,17 @@ def _decode_text(content: bytes, where: str) -> str:
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
         change = "save it as UTF-8, such as by iconv -f WINDOWS-1252 -t UTF-8"
-        raise InputError(f"line {number}: not UTF-8", where=where, change=change) from error
+        raise _build_line_error(number, "not UTF-8", where, change) from error
     if "\0" in text:
         number = text.count("\n", 0, text.index("\0")) + 1
         change = "name a text file: docs/suites.md shows the forms"
-        raise InputError(f"line {number}: a NUL byte", where=where, change=change)
+        raise _build_line_error(number, "a NUL byte", where, change)
     return text
+
+
+def _build_line_error(number: int, problem: str, where: str, change: str) -> InputError:
+    place = f"line {number}"
+    return InputError(f"{place}: {problem}", where=where, change=change, places=[place])
 
 
 def _read_lines(content: bytes, where: str) -> tuple[FileRow, ...]:
@@ -152,9 +160,9 @@ def _read_list(content: bytes, where: str) -> tuple[FileRow, ...]:
         first_line = content.lstrip().partition(b"\n")[0]
         if _decode_row("line 1", first_line).fault is None:
             return _read_lines(content, where)
-        problem = f"line {_find_line(content, error)}: {error}"
+        number = _find_line(content, error)
         change = "correct it: the file begins as a JSON list does"
-        raise InputError(problem, where=where, change=change) from error
+        raise _build_line_error(number, str(error), where, change) from error
 
     rows = []
     for number, entry in enumerate(entries, start=1):

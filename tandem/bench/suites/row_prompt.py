@@ -82,7 +82,7 @@ def build_prompt(row: FileRow, options: FileOptions) -> Prompt:
 
 def _read_content(fields: Mapping[str, Any], options: FileOptions) -> dict[str, Any]:
     """Return what a prompt sends, by the prompt's own keys."""
-    key = _find_key(fields, options.prompt_column)
+    key = _find_key(fields, options)
     value = fields[key]
     if isinstance(value, str):
         return {"prompt": _require_text(key, value), "system": _read_system(fields)}
@@ -91,7 +91,7 @@ def _read_content(fields: Mapping[str, Any], options: FileOptions) -> dict[str, 
     if not isinstance(value, list) or not value:
         raise RowError(f"`{key}` is neither a text nor a list of turns: correct it")
     if isinstance(value[0], str):
-        return {"prompt": _choose_question(key, value, options.turns)}
+        return {"prompt": _choose_question(key, value, options)}
     return {"messages": _read_messages(key, value, options.turns)}
 
 
@@ -120,28 +120,31 @@ def _read_system(fields: Mapping[str, Any]) -> str | None:
     return system if system.strip() else None
 
 
-def _find_key(fields: Mapping[str, Any], column: str | None) -> str:
+def _find_key(fields: Mapping[str, Any], options: FileOptions) -> str:
     """Return the key of a row's prompt.
 
     Raises:
         RowError: the row has no such key, or two that may be meant.
     """
     keys = _list_keys(fields)
+    column = options.prompt_column
     if column is not None:
         if column not in fields:
             raise RowError(f"no `{column}`, or an empty one; its keys: {keys}")
         return column
     requests = [key for key in REQUEST_KEYS if fields.get(key) is not None]
     if len(requests) > 1:
-        raise RowError("`prompt` and `messages`: say which one, as in --prompt-column prompt")
+        flag = options.name_option("prompt_column", "prompt")
+        raise RowError(f"`prompt` and `messages`: say which one, as in {flag}")
     others = [key for key in (*RECORDED_KEYS, *QUESTION_KEYS) if fields.get(key) is not None]
     if not requests and not others:
         for key in (*REQUEST_KEYS, *RECORDED_KEYS, *QUESTION_KEYS):
             if key in fields:
                 raise RowError(f"`{key}` is null: write a prompt, or delete the row")
+        flag = options.name_option("prompt_column", "NAME")
         raise RowError(
             f"no `prompt`, `messages` or `conversations`; its keys: {keys}:"
-            " name the prompt's key with --prompt-column NAME"
+            f" name the prompt's key with {flag}"
         )
     return (requests or others)[0]
 
@@ -152,14 +155,15 @@ def _list_keys(fields: Mapping[str, Any]) -> str:
     return ", ".join(keys) or "none"
 
 
-def _choose_question(key: str, questions: Sequence[Any], turns: int | None) -> str:
+def _choose_question(key: str, questions: Sequence[Any], options: FileOptions) -> str:
     """Return the first of the user's turns.
 
     Raises:
         RowError: more turns are wanted, or it is no text.
     """
-    if (turns or 1) > 1:
-        raise RowError(f"`{key}` has no answers between its turns: leave out --turns")
+    if (options.turns or 1) > 1:
+        flag = options.name_option("turns")
+        raise RowError(f"`{key}` has no answers between its turns: leave out {flag}")
     return _require_text(key, questions[0])
 
 

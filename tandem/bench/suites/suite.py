@@ -152,13 +152,20 @@ def load_suite(
         )
     if not name or (path.suffix != ".jsonl" and not path.exists()):
         change = _suggest_name(name, BUILT_IN, "name one of these, or the file by its path")
+        if name == "-":
+            change = "name standard input by its path: /dev/stdin"
         problem = f"no suite and no file has this name; allowed: {', '.join(BUILT_IN)}, or a file"
         raise InputError(problem, where=name, change=change)
     return read_suite(_read_file(path), name=path.name, where=name, options=options)
 
 
 def read_suite(
-    content: bytes, *, name: str, where: str, options: FileOptions = NO_OPTIONS
+    content: bytes,
+    *,
+    name: str,
+    where: str,
+    options: FileOptions = NO_OPTIONS,
+    sha256: str = "",
 ) -> Suite:
     """Return the suite of a user's file, or of bytes that were such a file.
 
@@ -167,6 +174,7 @@ def read_suite(
         name: of the suite.
         where: the file's path, for an error.
         options: what the user says of it.
+        sha256: of the content, if the caller knows it; empty computes it.
 
     Raises:
         InputError: the content is in no known form, rows are faulty, or the sample is too large.
@@ -181,7 +189,7 @@ def read_suite(
         defaults=REAL,
         notes=notes,
         places=file.places,
-        file_sha256=hashlib.sha256(content).hexdigest(),
+        file_sha256=sha256 or hashlib.sha256(content).hexdigest(),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import msgspec
 
@@ -39,7 +40,7 @@ class FilePrompts:
         omitted: reason to number of conversations that are left out.
         unused_keys: of the rows; what they say is not sent.
         class_values: class to the first value of the class field that gives it.
-        ignores_turns: whether the user wants turns, and no conversation was cut.
+        idle_option: what the user says and no row needs; empty for none.
     """
 
     prompts: dict[str, Prompt] = field(default_factory=dict)
@@ -48,15 +49,15 @@ class FilePrompts:
     omitted: Counter[str] = field(default_factory=Counter)
     unused_keys: dict[str, None] = field(default_factory=dict)
     class_values: dict[str, str] = field(default_factory=dict)
-    ignores_turns: bool = False
+    idle_option: str = ""
 
     def list_notes(self) -> Iterator[str]:
         """Yield what a reader of the figures must know of the file."""
         if self.omitted:
             reasons = ", ".join(f"{count} with {reason}" for reason, count in self.omitted.items())
             yield f"conversations left out: {reasons}"
-        if self.ignores_turns:
-            yield "no recorded conversation, so --turns changes nothing"
+        if self.idle_option:
+            yield f"no recorded conversation, so {self.idle_option} changes nothing"
         if self.unused_keys:
             keys = list(self.unused_keys)
             if len(keys) > SHOWN_KEYS:
@@ -82,23 +83,24 @@ def read_prompts(content: bytes, where: str, options: FileOptions) -> FilePrompt
         InputError: the file is in no known form, or rows are faulty; the error names the first
             MAX_FAULTS faults.
     """
-    rows = read_rows(content, where, options.prompt_column)
+    rows = read_rows(content, where, options)
     is_own = _is_own_form(rows, options)
     file = _read_own_rows(rows) if is_own else _read_rows(rows, options)
     if file.faults:
-        problem = _describe_faults(file.faults, len(rows))
-        raise InputError(problem, where=where, change=OWN_CHANGE if is_own else CHANGE)
+        _refuse_rows(file.faults, len(rows), where, OWN_CHANGE if is_own else CHANGE)
     if not file.prompts:
         problem = "; ".join(["the file has no prompt", *file.list_notes()])
         raise InputError(problem, where=where, change="name a file with prompts")
     has_turns = any(prompt.messages is not None for prompt in file.prompts.values())
-    file.ignores_turns = options.turns is not None and (is_own or not has_turns)
+    if options.turns is not None and (is_own or not has_turns):
+        file.idle_option = options.name_option("turns")
     class_count = len({prompt.class_ for prompt in file.prompts.values()})
     if class_count > MAX_CLASSES:
         allowed = f"allowed: {MAX_CLASSES} classes"
         class_field = options.class_field or "class"  # of Tandem's own form
         problem = f"{class_field!r} has {class_count} values; {allowed}"
-        change = "name a field with fewer: --class-field NAME"
+        flag = options.name_option("class_field", "NAME")
+        change = f"name a field with fewer: {flag}"
         raise InputError(problem, where=where, change=change)
     return file
 
@@ -174,13 +176,19 @@ def _note_class(file: FilePrompts, class_: str, value: str) -> None:
         raise RowError(f"{value!r} gives the class {class_} as {first_value!r} does: rename one")
 
 
-def _describe_faults(faults: Sequence[tuple[str, str]], row_count: int) -> str:
-    """Return the first faults; one line where every row has the same."""
-    lines = [f"{place}: {fault}" for place, fault in faults]
+def _refuse_rows(
+    faults: Sequence[tuple[str, str]], row_count: int, where: str, change: str
+) -> NoReturn:
+    """Refuse a file with its first faults; one line where every row has the same."""
+    places = [place for place, _ in faults[:MAX_FAULTS]]
+    lines = [f"{place}: {fault}" for place, fault in faults[:MAX_FAULTS]]
+    if len(faults) > MAX_FAULTS:
+        rest = f"and {len(faults) - MAX_FAULTS} more lines"
+        places.append(rest)
+        lines.append(rest)
+    problem = "\n".join(lines)
     is_same = len({fault for _, fault in faults}) == 1
-    if is_same and len(lines) == row_count > 1:
-        return f"{lines[0]}; all {row_count} rows are like it"
-    problem = "\n".join(lines[:MAX_FAULTS])
-    if len(lines) > MAX_FAULTS:
-        problem += f"\nand {len(lines) - MAX_FAULTS} more lines"
-    return problem
+    if is_same and len(faults) == row_count > 1:
+        places = [f"all {row_count} rows"]
+        problem = f"{lines[0]}; all {row_count} rows are like it"
+    raise InputError(problem, where=where, change=change, places=places)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tandem.bench.suites.file_options import FileOptions
 from tandem.bench.suites.file_row import FileRow
 from tandem.errors import InputError
 
@@ -93,19 +94,19 @@ def _open_table(text: str, delimiter: str) -> Any:
     return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
-def read_table(text: str, head: TableHead, where: str, column: str | None) -> Iterator[FileRow]:
+def read_table(text: str, head: TableHead, where: str, options: FileOptions) -> Iterator[FileRow]:
     """Yield the records below the head.
 
     Args:
         text: of the file.
         head: of the table.
         where: the file's path.
-        column: the user's name for the prompts' column.
+        options: what the user says of it.
 
     Raises:
         InputError: no such column, or a column stands twice.
     """
-    _check_columns(head.columns, where, column)
+    _check_columns(head.columns, where, options)
     table = _open_table(text, head.delimiter)
     _read_head(table)
     while True:
@@ -130,15 +131,17 @@ def _build_row(place: str, cells: Sequence[str], head: TableHead) -> FileRow:
     return FileRow(place=place, value={name: cell for name, cell in pairs if name and cell})
 
 
-def _check_columns(columns: Sequence[str], where: str, column: str | None) -> None:
+def _check_columns(columns: Sequence[str], where: str, options: FileOptions) -> None:
+    column = options.prompt_column
+    flag = options.name_option("prompt_column", "NAME")
     names = ", ".join(filter(None, columns))
     if column is None:
         problem = f"the file is a table with the columns {names}"
-        change = "name the column of the prompts: --prompt-column NAME"
+        change = f"name the column of the prompts: {flag}"
         raise InputError(problem, where=where, change=change)
     if column not in columns:
         problem = f"the table has no column {column!r}; its columns: {names}"
-        raise InputError(problem, where=where, change="name one of them: --prompt-column NAME")
+        raise InputError(problem, where=where, change=f"name one of them: {flag}")
     for name in filter(None, columns):
         if columns.count(name) > 1:
             problem = f"two columns are named {name!r}: {names}"

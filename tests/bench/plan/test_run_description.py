@@ -11,6 +11,7 @@ from planned import plan, suite
 from tandem.bench.plan.estimate import estimate_request_s, estimate_turn_s, format_duration
 from tandem.bench.plan.run_description import (
     describe_plan,
+    note_cut_files,
     note_large_suites,
     note_shared_classes,
     note_thin_loads,
@@ -39,6 +40,17 @@ def test_a_file_of_very_many_prompts_may_be_sampled():
     assert list(note_large_suites(plan(classes={"code": 1000}))) == []
     (note,) = note_large_suites(plan(classes={"code": 1001}, concurrency=(1, 4)))
     assert note == "all 1,001 prompts of small are sent: --sample N draws some of them"
+
+
+def test_a_file_that_is_cut_is_noted_with_both_counts():
+    cut = replace(suite({"code": 6}), places={f"code-{place}": "line" for place in range(100)})
+    run_settings = settings(suites=(cut,), prompts_per_class=6)
+
+    (note,) = note_cut_files(run_settings, run_settings.plan())
+
+    assert note.startswith("6 of 100 prompts of small are sent, at most the first 6 of a class")
+    run_settings = settings(suites=(cut,))
+    assert list(note_cut_files(run_settings, run_settings.plan())) == []
 
 
 def settings(**changes):

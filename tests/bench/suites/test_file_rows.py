@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tandem.bench.suites.file_options import FileOptions
 from tandem.bench.suites.file_rows import read_rows
 from tandem.errors import InputError
 
@@ -26,6 +27,11 @@ ROWS = {
         [("line 1", "Well,hello"), ("line 2", "A,b,c")],
     ),
     "prose with quotes": ("a", '"Hi" she said\n', [("line 1", '"Hi" she said')]),
+    "old ends of JSON lines": (
+        "a",
+        '{"prompt": "Hi"}\r\r"Why?"\r',
+        [("line 1", HI), ("line 3", "Why?")],
+    ),
     "old ends of lines": ("a", "a\r\rb", [("line 1", "a"), ("line 3", "b")]),
 }
 
@@ -33,9 +39,9 @@ ROWS = {
 @pytest.mark.parametrize("case", ROWS)
 def test_content_before_name_tells_the_form(case):
     name, content, rows = ROWS[case]
-    column = "prompt" if rows is None else None
+    options = FileOptions(prompt_column="prompt" if rows is None else None)
 
-    read = [(row.place, row.value) for row in read_rows(content.encode(), name, column)]
+    read = [(row.place, row.value) for row in read_rows(content.encode(), name, options)]
 
     if rows is None:
         assert [value["prompt"] for _, value in read] == ["Hi"]
@@ -47,7 +53,8 @@ def test_content_before_name_tells_the_form(case):
 
 def test_a_record_of_several_lines_stands_at_its_first():
     content = b'id,prompt\n\n1,"two\nlines"\n2,Hi\n'
-    assert [row.place for row in read_rows(content, "a", "prompt")] == ["line 3", "line 5"]
+    rows = read_rows(content, "a", FileOptions(prompt_column="prompt"))
+    assert [row.place for row in rows] == ["line 3", "line 5"]
 
 
 def test_a_json_file_of_something_else_is_not_sent_as_text():

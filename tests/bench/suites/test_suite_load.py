@@ -75,7 +75,12 @@ def test_no_two_suites_of_tandem_share_a_class():
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("reel", "did you mean 'real'?"), ("sharegpt", "name one of these")]
+    ("name", "words"),
+    [
+        ("reel", "did you mean 'real'?"),
+        ("sharegpt", "name one of these"),
+        ("-", "name standard input by its path: /dev/stdin"),
+    ],
 )
 def test_an_unknown_name_is_answered_with_what_there_is(name, words):
     with pytest.raises(InputError) as caught:
