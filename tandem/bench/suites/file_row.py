@@ -20,14 +20,19 @@ class FileRow:
     Args:
         place: of the entry, such as `line 37`.
         value: an object, a list or a text.
-        line: of JSON Lines, as it stands.
+        repeats_key: whether an object in it, with the marks of Tandem's form, has a key twice.
         fault: why there is no value; None if there is one.
     """
 
     place: str
     value: Any = None
-    line: bytes = b""
+    repeats_key: bool = False
     fault: str | None = None
+
+    @property
+    def has_own_marks(self) -> bool:
+        """Whether it has the two keys that every row of Tandem's own form has."""
+        return isinstance(self.value, dict) and {"id", "class"} <= self.value.keys()
 
     @property
     def place_id(self) -> str:

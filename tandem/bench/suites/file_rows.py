@@ -16,8 +16,8 @@ from pathlib import PurePath
 import msgspec
 
 from tandem.bench.suites.file_options import NO_OPTIONS, FileOptions
-from tandem.bench.suites.file_row import FileRow, RowError
-from tandem.bench.suites.table_rows import find_head, read_table
+from tandem.bench.suites.file_row import FileRow
+from tandem.bench.suites.table_rows import find_head, open_lines, read_table
 from tandem.errors import InputError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # editors on Windows write it
@@ -60,17 +60,17 @@ def read_rows(content: bytes, where: str, options: FileOptions = NO_OPTIONS) -> 
     if _JSON_OBJECT.match(content) or _has_json_lines(json_content):
         return _read_lines(json_content, where)
 
-    text = _decode_text(content, where)
-    head = find_head(text, options.prompt_column, is_table=suffix in TABLE_SUFFIXES)
+    _require_text(content, where)
+    head = find_head(content, options.prompt_column, is_table=suffix in TABLE_SUFFIXES)
     if head is not None:
-        return tuple(read_table(text, head, where, options))
-    return _read_lines(json_content, where) if is_json else _read_prose(text)
+        return tuple(read_table(content, head, where, options))
+    return _read_lines(json_content, where) if is_json else _read_prose(content)
 
 
-def _read_prose(text: str) -> tuple[FileRow, ...]:
+def _read_prose(content: bytes) -> tuple[FileRow, ...]:
     """Return a row for each line that is not blank; LF, CR LF and CR end a line."""
     rows = []
-    for number, line in enumerate(io.StringIO(text, newline=None), start=1):
+    for number, line in enumerate(open_lines(content, newline=None), start=1):
         if line.strip():
             prompt = line.removesuffix("\n")
             rows.append(FileRow(place=f"line {number}", value=prompt))
@@ -94,23 +94,18 @@ def _has_json_lines(content: bytes) -> bool:
     return 2 * len(_JSON_LINE.findall(content)) >= line_count
 
 
-def _decode_text(content: bytes, where: str) -> str:
-    """Return the text of a file.
-
-    Raises:
-        InputError: it is not UTF-8, or no text.
-    """
+def _require_text(content: bytes, where: str) -> None:
+    """Refuse a file that is not UTF-8, or no text."""
     try:
-        text = content.decode()
+        content.decode()
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
         change = "save it as UTF-8, such as by iconv -f WINDOWS-1252 -t UTF-8"
         raise _build_line_error(number, "not UTF-8", where, change) from error
-    if "\0" in text:
-        number = text.count("\n", 0, text.index("\0")) + 1
+    if b"\0" in content:
+        number = content.count(b"\n", 0, content.index(b"\0")) + 1
         change = "name a text file: docs/suites.md shows the forms"
         raise _build_line_error(number, "a NUL byte", where, change)
-    return text
 
 
 def _build_line_error(number: int, problem: str, where: str, change: str) -> InputError:
@@ -125,7 +120,7 @@ def _read_lines(content: bytes, where: str) -> tuple[FileRow, ...]:
         InputError: the file is one object over several lines.
     """
     rows = []
-    for number, line in enumerate(content.split(b"\n"), start=1):
+    for number, line in enumerate(io.BytesIO(content), start=1):
         if line.strip():
             rows.append(_decode_row(f"line {number}", line))
     if rows and rows[0].fault:
@@ -166,8 +161,7 @@ def _read_list(content: bytes, where: str) -> tuple[FileRow, ...]:
 
     rows = []
     for number, entry in enumerate(entries, start=1):
-        row = _decode_row(f"entry {number}", bytes(entry))
-        rows.append(replace(row, line=b""))
+        rows.append(_decode_row(f"entry {number}", bytes(entry)))
     return tuple(rows)
 
 
@@ -180,18 +174,15 @@ def _find_line(content: bytes, error: Exception) -> int:
 
 def _decode_row(place: str, line: bytes) -> FileRow:
     try:
-        return FileRow(place=place, value=msgspec.json.decode(line), line=line)
+        value = msgspec.json.decode(line)
     except (ValueError, RecursionError) as error:
         return FileRow(place=place, fault=str(error))
+    row = FileRow(place=place, value=value)
+    return replace(row, repeats_key=row.has_own_marks and _repeats_key(line))
 
 
-def check_keys(line: bytes) -> None:
-    """Refuse a key that an object has twice; msgspec keeps the last of them.
-
-    Raises:
-        RowError: an object has a key twice.
-    """
+def _repeats_key(line: bytes) -> bool:
+    """Return whether an object has a key twice; msgspec keeps the last of them."""
     objects: list[list[tuple[str, object]]] = []
     json.loads(line, object_pairs_hook=objects.append)
-    if any(len(dict(pairs)) < len(pairs) for pairs in objects):
-        raise RowError("duplicate key in one object")
+    return any(len(dict(pairs)) < len(pairs) for pairs in objects)

@@ -16,7 +16,7 @@ import msgspec
 from tandem.bench.suites.conversation import OmissionError
 from tandem.bench.suites.file_options import FileOptions
 from tandem.bench.suites.file_row import FileRow, RowError
-from tandem.bench.suites.file_rows import check_keys, read_rows
+from tandem.bench.suites.file_rows import read_rows
 from tandem.bench.suites.prompt import Prompt
 from tandem.bench.suites.row_prompt import REQUEST_KEYS, USED_KEYS, build_prompt, list_fields
 from tandem.errors import InputError
@@ -114,7 +114,7 @@ def _is_own_form(rows: Sequence[FileRow], options: FileOptions) -> bool:
 
 def _is_own_row(row: FileRow) -> bool:
     """Return whether a row has id, class and prompt, or only keys of Tandem's form."""
-    if not isinstance(row.value, dict) or not {"id", "class"} <= row.value.keys():
+    if not row.has_own_marks:
         return False
     return row.value.keys() <= OWN_KEYS or not row.value.keys().isdisjoint(REQUEST_KEYS)
 
@@ -135,10 +135,9 @@ def _read_own_rows(rows: Sequence[FileRow]) -> FilePrompts:
 def _convert_row(row: FileRow) -> Prompt:
     if row.fault is not None:
         raise ValueError(row.fault)
-    prompt = msgspec.convert(row.value, Prompt)
-    if row.line:
-        check_keys(row.line)
-    return prompt
+    if row.repeats_key:
+        raise ValueError("duplicate key in one object")
+    return msgspec.convert(row.value, Prompt)
 
 
 def _read_rows(rows: Sequence[FileRow], options: FileOptions) -> FilePrompts:

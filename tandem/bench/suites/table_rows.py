@@ -11,7 +11,7 @@ import io
 import itertools
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,9 @@ QUOTE_CHANGE = "a quote inside a cell is written twice"
 # prose has a space after its comma, and more words; pandas leaves the name of its first column
 # empty, or calls it "Unnamed: 0"
 _COLUMN_NAME = re.compile(r"([^\W\d][\w.():/-]*( [\w.()/-]+){0,2})?")
-_SIGN_LINE = re.compile(r"\Asep=.(?=\r?\n)")  # Excel's first line may name the sign between cells
+_SIGN_LINE = re.compile(
+    rb"sep=[^\r\n]+(?=\r?\n)"
+)  # Excel's first line may name the sign between cells
 # a line that is one of these words alone is the head of a table with one column
 _LONE_COLUMNS = frozenset({"prompt", "prompts", "question", "instruction", "text", "query"})
 
@@ -39,39 +41,40 @@ class TableHead:
     columns: tuple[str, ...]
 
 
-def find_head(text: str, column: str | None, *, is_table: bool) -> TableHead | None:
+def find_head(content: bytes, column: str | None, *, is_table: bool) -> TableHead | None:
     """Return the head of a table; None if the file is plain text.
 
     Args:
-        text: of the file.
+        content: of the file, in UTF-8.
         column: the user's name for the prompts' column; only a table has one.
         is_table: whether the file's name says so.
     """
     heads = []
     for delimiter in DELIMITERS:
         with suppress(csv.Error):  # prose may begin with a quote
-            cells = _read_head(_open_table(text, delimiter))
+            cells = _read_head(_open_table(content, delimiter))
             columns = tuple(cell.strip() for cell in cells)
             heads.append(TableHead(delimiter, columns))
     if not heads:
         return None
     with_column = [head for head in heads if column in head.columns]
     head = max(with_column or heads, key=lambda head: len(head.columns))
-    has_head = column is not None or is_table or _has_columns(text, head)
+    has_head = column is not None or is_table or _has_columns(content, head)
     return head if has_head else None
 
 
-def _has_columns(text: str, head: TableHead) -> bool:
+def _has_columns(content: bytes, head: TableHead) -> bool:
     """Return whether the first line names columns, and the lines after it have as many cells."""
     width = len(head.columns)
     if width == 1:
         return head.columns[0].lower() in _LONE_COLUMNS
-    first_line, _, rest = text.lstrip().partition("\n")
+    lines = open_lines(content, newline="")
+    first_line = next(filter(str.strip, lines), "")
     is_prose = f"{head.delimiter} " in first_line
     if is_prose or not all(map(_COLUMN_NAME.fullmatch, head.columns)):
         return False
     try:
-        records = list(itertools.islice(_open_table(rest, head.delimiter), CHECKED_RECORDS))
+        records = list(itertools.islice(_read_cells(lines, head.delimiter), CHECKED_RECORDS))
     except csv.Error:
         return False
     return {len(cells) for cells in records if not _is_blank(cells)} == {width}
@@ -87,18 +90,32 @@ def _read_head(table: Iterator[list[str]]) -> list[str]:
     return next(itertools.filterfalse(_is_blank, table), [])
 
 
-def _open_table(text: str, delimiter: str) -> Any:
+def open_lines(content: bytes, newline: str | None) -> io.TextIOWrapper:
+    """Return the lines of a text without a copy of it; `newline` as for `open`."""
+    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline=newline)
+
+
+def _open_table(content: bytes, delimiter: str) -> Any:
+    lines = open_lines(content, newline="")
+    sign_line = _SIGN_LINE.match(content)
+    if sign_line:
+        lines.seek(sign_line.end())
+    return _read_cells(lines, delimiter)
+
+
+def _read_cells(lines: Iterable[str], delimiter: str) -> Any:
     """Return the csv module's reader, which counts lines."""
     csv.field_size_limit(sys.maxsize)  # a prompt may have more than 128 KiB
-    lines = io.StringIO(_SIGN_LINE.sub("", text, count=1), newline="")
     return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
-def read_table(text: str, head: TableHead, where: str, options: FileOptions) -> Iterator[FileRow]:
+def read_table(
+    content: bytes, head: TableHead, where: str, options: FileOptions
+) -> Iterator[FileRow]:
     """Yield the records below the head.
 
     Args:
-        text: of the file.
+        content: of the file, in UTF-8.
         head: of the table.
         where: the file's path.
         options: what the user says of it.
@@ -107,7 +124,7 @@ def read_table(text: str, head: TableHead, where: str, options: FileOptions) -> 
         InputError: no such column, or a column stands twice.
     """
     _check_columns(head.columns, where, options)
-    table = _open_table(text, head.delimiter)
+    table = _open_table(content, head.delimiter)
     _read_head(table)
     while True:
         place = f"line {table.line_num + 1}"

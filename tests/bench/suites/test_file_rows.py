@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from tandem.bench.suites.file_options import FileOptions
@@ -61,3 +63,18 @@ def test_a_json_file_of_something_else_is_not_sent_as_text():
     (row,) = read_rows(b"Hi\n", "a.jsonl")
     assert (row.place, row.value) == ("line 1", None)
     assert "JSON is malformed" in str(row.fault)
+
+
+@pytest.mark.parametrize("form", ["table", "lines"])
+def test_reading_takes_little_more_than_the_file_again(form):
+    text = "word " * 1000
+    content = b"".join(f'{{"prompt": "{text}"}}\n'.encode() for _ in range(200))
+    if form == "table":
+        content = b"prompt\n" + b"".join(f"{text}\n".encode() for _ in range(200))
+
+    tracemalloc.start()
+    read_rows(content, "a", FileOptions(prompt_column="prompt"))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 1.6 * len(content)
