@@ -26,6 +26,7 @@ from tandem.bench.figures.columns import IntArray
 from tandem.bench.figures.request_table import UNKNOWN, RequestTable
 from tandem.bench.figures.summary import ALL_CLASSES
 from tandem.bench.load.host import MAX_CLIENT_CPU, MAX_LAG_S, RoundLoad, read_round_loads
+from tandem.bench.records.folder import RECORDS_FILE
 from tandem.bench.records.server_starts import name_server
 from tandem.judge.decision import is_beyond_margin
 from tandem.judge.interval import (
@@ -316,6 +317,8 @@ def _check_errors(table: RequestTable) -> CheckFinding:
     Answers that ended without a finish reason count, and caution: a server that dies may end one
     so.
     """
+    if not len(table):
+        return "failed", f"no requests were recorded: {RECORDS_FILE} has no complete line"
     failures = {}
     silent = {}
     doubts = []
@@ -327,10 +330,8 @@ def _check_errors(table: RequestTable) -> CheckFinding:
         failure_count = int((requests & table.failed).sum())
         doubt_count = int((requests & lacks_reason).sum())
         has_many |= failure_count > FAILURE_SHARE * count
-        if not count:
-            silent[arm] = f"{arm} was never asked"
-        elif failure_count == count:
-            silent[arm] = f"{arm} answered none of {count} requests"
+        if failure_count == count:
+            silent[arm] = _describe_silence(arm, count)
         elif failure_count:
             failures[arm] = f"{arm} failed {failure_count} of {count} requests"
         if doubt_count:
@@ -349,3 +350,9 @@ def _check_errors(table: RequestTable) -> CheckFinding:
     if cautions:
         return "caution", "; ".join(cautions)
     return "passed", sentence or f"all {len(table)} requests were answered"
+
+
+def _describe_silence(arm: str, count: int) -> str:
+    if not count:
+        return f"no requests of {arm} were recorded"
+    return f"{arm} answered none of {count} requests"

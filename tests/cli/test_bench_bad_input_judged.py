@@ -142,7 +142,11 @@ def words(text: str) -> str:
 
 
 JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
-    "no request of the variant": (lambda run: run.drop(run.of("spec")), 4, "spec was never asked"),
+    "no request of the variant": (
+        lambda run: run.drop(run.of("spec")),
+        4,
+        "no requests of spec were recorded",
+    ),
     "a class that the variant failed": (
         lambda run: run.fail(run.of("spec", "chat")),
         3,
@@ -170,7 +174,7 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
     "no record": (
         lambda run: run.files.update({"records.jsonl": b""}),
         4,
-        "base was never asked; spec was never",
+        "no requests were recorded: records.jsonl has no complete line",
     ),
     "a class of 5,000 letters": (
         lambda run: run.change(run.of(class_="chat"), **{"class": "c" * 5000}),

@@ -54,9 +54,9 @@ def judged(asked: list[Asked], **changes) -> RunControls:
             "caution",
             "spec failed 1 of 5 requests; no time includes a failed request",
         ),
-        (requests("base"), "failed", "spec was never asked"),
+        (requests("base"), "failed", "no requests of spec were recorded"),
     ],
-    ids=["all", "no variant", "no baseline", "some", "never asked"],
+    ids=["all", "no variant", "no baseline", "some", "not recorded"],
 )
 def test_an_arm_that_answers_nothing_voids_the_run(rows, result, sentence):
     controls = judged(rows)
