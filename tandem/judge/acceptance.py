@@ -10,13 +10,12 @@ steps. The control arm is the baseline's server again, so it has no figure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 import numpy as np
 
 from tandem.bench.figures.request_table import RequestTable
 from tandem.bench.figures.summary import ALL_CLASSES
-from tandem.bench.figures.throughput import Spreads
+from tandem.bench.figures.throughput import LENGTH_METRIC, Spreads, TurnRemark
 from tandem.bench.figures.throughput import compute_acceptance as compute_turn_acceptance
 from tandem.bench.plan.schedule import ArmLoad, TurnKey
 from tandem.bench.records import counters
@@ -25,7 +24,6 @@ from tandem.judge.schema import ClassAcceptance
 from tandem.judge.text_format import format_sentence
 from tandem.metrics import list_position_rates
 
-_ABSENT_PREFIX = "acceptance_length is absent: "  # as turns.acceptance says it
 _DRAFTS_LIMIT = (
     "steps without a draft are not in it, so it is above tokens per step where drafts are rare"
 )
@@ -50,17 +48,16 @@ def compute_acceptance(table: RequestTable) -> tuple[ClassAcceptance, ...]:
     spreads, remarks = _read_counters(table)
     rows = []
     for arm in (table.baseline, *table.variants):
-        arm_mask = table.arm_mask(arm)
-        rows.append(_estimate_class(table, arm, None, spreads, remarks[arm]))
-        rows += [
-            _estimate_class(table, arm, table.classes[code], spreads, remarks[arm])
-            for code in np.unique(table.class_[arm_mask]).tolist()
-        ]
+        arm_remarks = [remark for remark in remarks if remark.arm == arm]
+        rows.append(_estimate_class(table, arm, None, spreads, arm_remarks))
+        for code in np.unique(table.class_[table.arm_mask(arm)]).tolist():
+            class_ = table.classes[code]
+            rows.append(_estimate_class(table, arm, class_, spreads, arm_remarks))
     return tuple(rows)
 
 
-def _read_counters(table: RequestTable) -> tuple[Spreads, dict[str, list[str]]]:
-    """Return the counts by arm and class under loads without limits, and limits by arm."""
+def _read_counters(table: RequestTable) -> tuple[Spreads, list[TurnRemark]]:
+    """Return the counts by arm and class under loads without limits, and what limits them."""
     scrapes = counters.read_scrapes(table.folder / counters.FILE)
     changes, drop_reasons = counters.pair_scrapes(scrapes, table.dropped_counters)
     numbers: dict[TurnKey, int] = {turn: number for number, (turn, _) in enumerate(changes)}
@@ -79,15 +76,16 @@ def _read_counters(table: RequestTable) -> tuple[Spreads, dict[str, list[str]]]:
         groups.rename(map(strip_load, turns)),
         [(strip_load(turn), change) for turn, change in changes],
     )
-    remarks: dict[str, list[str]] = {arm: [] for arm in table.arms}
-    drops = (reason.partition(": ")[::2] for reason in drop_reasons)
-    for arm, sentence in chain(metrics.sentences, drops):
-        remarks.setdefault(arm, []).append(sentence)
-    return metrics.spreads, remarks
+    drops = (TurnRemark(*reason.partition(": ")[::2]) for reason in drop_reasons)
+    return metrics.spreads, [*metrics.remarks, *drops]
 
 
 def _estimate_class(
-    table: RequestTable, arm: str, class_: str | None, spreads: Spreads, remarks: Sequence[str]
+    table: RequestTable,
+    arm: str,
+    class_: str | None,
+    spreads: Spreads,
+    remarks: Sequence[TurnRemark],
 ) -> ClassAcceptance:
     """Return the acceptance of one class (None: of all), by the counters, else by chunks."""
     load = ArmLoad(arm, class_, None, None)
@@ -96,7 +94,7 @@ def _estimate_class(
         spread = spreads.get((load, name))
         return None if spread is None else spread.mean
 
-    length = read_mean("acceptance_length")
+    length = read_mean(LENGTH_METRIC)
     steps = read_mean("target_steps_per_token")
     if length is None and steps is None:
         return _estimate_by_chunks(table, arm, class_, remarks)
@@ -105,10 +103,12 @@ def _estimate_class(
     reasons = [_DRAFTS_LIMIT if has_drafts else _STEPS_LIMIT]
     if length is None:
         reasons = [
-            text.removeprefix(_ABSENT_PREFIX) for text in remarks if text.startswith(_ABSENT_PREFIX)
+            remark.absence
+            for remark in remarks
+            if remark.metric == LENGTH_METRIC and remark.absence
         ]
     if class_ is None:
-        reasons += [text for text in remarks if "acceptance_length" not in text]
+        reasons += [remark.text for remark in remarks if remark.metric != LENGTH_METRIC]
     return ClassAcceptance(
         arm=arm,
         class_=class_ or ALL_CLASSES,
@@ -121,13 +121,13 @@ def _estimate_class(
 
 
 def _estimate_by_chunks(
-    table: RequestTable, arm: str, class_: str | None, remarks: Sequence[str]
+    table: RequestTable, arm: str, class_: str | None, remarks: Sequence[TurnRemark]
 ) -> ClassAcceptance:
     """Return the acceptance from the streams: tokens per chunk, without each answer's first."""
     per_chunk = find_figures(table, "tokens_per_chunk")
     # a failed request has neither
     usable_mask = table.arm_mask(arm) & (per_chunk > 0) & (table.tokens > 0)
-    reasons = [*remarks, "no counters of its turns"]
+    reasons = [*(remark.text for remark in remarks), "no counters of its turns"]
     if class_ is not None:
         usable_mask &= table.class_ == table.classes.index(class_)
         reasons = ["no counters of its turns alone"]

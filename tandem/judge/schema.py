@@ -597,6 +597,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         quality: of each task set that the arms were asked; empty if none was.
         routing: of each variant at each load; empty where the run is void.
         notes: what a reader must know beside.
+        acceptance_notes: those of the notes that are about acceptance.
         recompute: commands that make this file again.
     """
 
@@ -627,4 +628,5 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     cost: tuple[TokenCost, ...] = ()
     routing: tuple[LoadRouting, ...] = ()
     notes: tuple[str, ...] = ()
+    acceptance_notes: tuple[str, ...] = ()
     recompute: tuple[str, ...] = ()

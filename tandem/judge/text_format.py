@@ -7,7 +7,6 @@ cursor or turns the direction of a line.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 
@@ -70,7 +69,6 @@ _CLASSLESS_STEPS: Mapping[VariantFinding, str] = {
 
 # tokens a step; a server that joins chunks is a little above 1 without speculation
 _LEAST_SPECULATION = 1.05
-_SPECULATION_METRICS = ("acceptance_length", "target_steps_per_token")
 _COUNTED = ("counters", "steps of the counters")
 _RULE_OF_THREE = 3
 _HUNDREDTH = 0.01
@@ -401,8 +399,7 @@ def list_notes(verdict: Verdict) -> tuple[str, ...]:
     """Return the notes, without those on acceptance where nobody says that an arm speculates."""
     if mentions_speculation(verdict):
         return (*verdict.notes, *_explain_absent_acceptance(verdict))
-    is_of_speculation = re.compile("|".join(_SPECULATION_METRICS)).search
-    return tuple(note for note in verdict.notes if not is_of_speculation(note))
+    return tuple(note for note in verdict.notes if note not in verdict.acceptance_notes)
 
 
 def _explain_absent_acceptance(verdict: Verdict) -> Iterator[str]:

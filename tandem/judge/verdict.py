@@ -83,7 +83,10 @@ def explain_unjudged(run: RunManifest) -> str | None:
 
 
 def judge_run(
-    table: RequestTable, options: JudgeOptions = DEFAULT_OPTIONS, notes: Sequence[str] | None = None
+    table: RequestTable,
+    options: JudgeOptions = DEFAULT_OPTIONS,
+    notes: Sequence[str] | None = None,
+    acceptance_notes: Sequence[str] = (),
 ) -> Verdict:
     """Return the verdict on a run.
 
@@ -102,23 +105,27 @@ def judge_run(
         table: its requests.
         options: how to judge it.
         notes: of the run's summary, if the caller has them already; None computes them.
+        acceptance_notes: those of the notes that are about acceptance.
 
     Raises:
         InputError: the run has one arm, is one of LLMPerf, or its manifest's names leave no arm to
             judge; or a file that an option names cannot be used.
     """
     _require_arms(table)
-    return _build_verdict(table, options, notes)
+    return _build_verdict(table, options, notes, acceptance_notes)
 
 
 def describe_arm(
-    table: RequestTable, options: JudgeOptions = DEFAULT_OPTIONS, notes: Sequence[str] | None = None
+    table: RequestTable,
+    options: JudgeOptions = DEFAULT_OPTIONS,
+    notes: Sequence[str] | None = None,
+    acceptance_notes: Sequence[str] = (),
 ) -> Verdict:
     """Return every figure of a run of one server, in the form of a verdict without a variant.
 
     Checks that need a second server are left out. Arguments as for `judge_run`.
     """
-    figures = _build_verdict(table, options, notes)
+    figures = _build_verdict(table, options, notes, acceptance_notes)
     checks = tuple(check for check in figures.controls.checks if check.result != "absent")
     return msgspec.structs.replace(
         figures, controls=msgspec.structs.replace(figures.controls, checks=checks)
@@ -126,10 +133,15 @@ def describe_arm(
 
 
 def _build_verdict(
-    table: RequestTable, options: JudgeOptions, notes: Sequence[str] | None
+    table: RequestTable,
+    options: JudgeOptions,
+    notes: Sequence[str] | None,
+    acceptance_notes: Sequence[str],
 ) -> Verdict:
     if notes is None:
-        notes = summarize_table(table).notes
+        run_summary = summarize_table(table)
+        notes = run_summary.notes
+        acceptance_notes = run_summary.acceptance_notes
     run = table.run
     margin = options.margin
     price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
@@ -173,6 +185,7 @@ def _build_verdict(
         cost=compute_costs(table, usd_per_hour=price, controls=controls),
         routing=routing,
         notes=tuple(dict.fromkeys([*notes, *table.torn_lines, *_note_clock(table)])),
+        acceptance_notes=tuple(acceptance_notes),
         recompute=tuple(_describe_recomputation(table.folder, options, run)),
     )
 

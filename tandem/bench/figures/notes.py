@@ -25,15 +25,13 @@ def collect_notes(
     table: RequestTable,
     main: RequestTable,
     sentences: Sequence[str],
-    arms_with_counters: Collection[str],
 ) -> Iterator[str]:
-    """Yield every note of a run.
+    """Yield every note of a run, but those on acceptance.
 
     Args:
         table: requests of the run.
         main: requests outside control rounds; the others are in no figure.
         sentences: notes on the counters and the turns.
-        arms_with_counters: arms with counters for at least one turn.
     """
     yield from table.torn_lines
     yield from table.run.notes
@@ -46,6 +44,15 @@ def collect_notes(
     yield from sentences
     if not table.run.goodput:
         yield "goodput_per_s is absent: no limits were stated"
+
+
+def note_absent_counters(main: RequestTable, arms_with_counters: Collection[str]) -> Iterator[str]:
+    """Yield a note on the acceptance of each arm without counters.
+
+    Args:
+        main: requests outside control rounds.
+        arms_with_counters: arms with counters for at least one turn.
+    """
     for arm in _count_by_arm(main):
         if arm not in arms_with_counters:
             yield (

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from tandem.bench.figures.columns import BoolArray
-from tandem.bench.figures.notes import collect_notes
+from tandem.bench.figures.notes import collect_notes, note_absent_counters
 from tandem.bench.figures.quantiles import compute_spread
 from tandem.bench.figures.request_table import RequestTable, read_request_table
 from tandem.bench.figures.row_groups import RowGroups
@@ -97,6 +97,7 @@ class RecordSummary(msgspec.Struct, frozen=True, kw_only=True):
         errors, content, suspects: counts of the words of RequestRecord.error, RequestRecord.content
             and request_metrics.SUSPECTS.
         notes: facts for the reader, and reasons of absent figures.
+        acceptance_notes: those of the notes that are about acceptance.
     """
 
     schema: int = SCHEMA
@@ -110,6 +111,7 @@ class RecordSummary(msgspec.Struct, frozen=True, kw_only=True):
     content: tuple[WordCount, ...]
     suspects: tuple[WordCount, ...]
     notes: tuple[str, ...]
+    acceptance_notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,9 +193,13 @@ def summarize_table(table: RequestTable) -> RecordSummary:
         (scrape for scrape in scrapes if scrape.round not in controls), table.dropped_counters
     )
     turn_metrics = compute_turn_metrics(main, changes)
-    sentences = [
-        f"{arm}: {text} (turns: {number})" for (arm, text), number in turn_metrics.sentences.items()
-    ]
+    sentences = [*drop_reasons]
+    acceptance_notes: list[str] = []
+    for remark, number in turn_metrics.remarks.items():
+        sentence = f"{remark.arm}: {remark.text} (turns: {number})"
+        (acceptance_notes if remark.metric else sentences).append(sentence)
+    arms_with_counters = {turn.arm for turn, _ in changes}
+    acceptance_notes += note_absent_counters(main, arms_with_counters)
 
     turns = main.turn_groups
     loads = turns.rename(turn.load for turn in turns.keys)
@@ -204,8 +210,7 @@ def summarize_table(table: RequestTable) -> RecordSummary:
 
     errors = {word: main.error == code for code, word in enumerate(main.errors)}
     contents = {word: main.content == code for code, word in enumerate(main.contents)}
-    arms_with_counters = {turn.arm for turn, _ in changes}
-    notes = collect_notes(table, main, [*drop_reasons, *sentences], arms_with_counters)
+    notes = collect_notes(table, main, sentences)
     return RecordSummary(
         arms=order.arms,
         simulated=run.simulated,
@@ -216,7 +221,8 @@ def summarize_table(table: RequestTable) -> RecordSummary:
         errors=_count_words(errors, loads, order),
         content=_count_words(contents, loads, order),
         suspects=_count_words(main.suspects, loads, order),
-        notes=tuple(notes),
+        notes=(*notes, *acceptance_notes),
+        acceptance_notes=tuple(acceptance_notes),
     )
 
 

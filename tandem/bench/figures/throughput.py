@@ -26,6 +26,7 @@ from tandem.bench.records.manifest import ManifestArm
 Spreads = dict[tuple[ArmLoad, str], ValueSpread]
 # counts of one turn, and the number of its failed requests
 _TurnChange = tuple[TurnKey, CounterChange, int]
+LENGTH_METRIC = "acceptance_length"
 # if the server's and the records' counts differ by more than this factor, one is wrong
 _MAX_COUNT_RATIO = 1.01
 _FOREIGN_TOKENS = (
@@ -39,6 +40,22 @@ _MISSING_TOKENS = (
 )
 
 
+class TurnRemark(NamedTuple):
+    """A sentence on turns of an arm.
+
+    Args:
+        arm: name.
+        text: the sentence.
+        metric: of acceptance, if it is about one; empty for any other remark.
+        absence: why that metric has no figure; empty where it has one.
+    """
+
+    arm: str
+    text: str
+    metric: str = ""
+    absence: str = ""
+
+
 @dataclass(frozen=True)
 class TurnMetrics:
     """Figures of turns.
@@ -48,12 +65,12 @@ class TurnMetrics:
         values: values of each spread, turn by turn. Throughput of all classes together joins their
             turns of one round and slot into one turn; figures from counters keep the turn's own
             class there.
-        sentences: number of turns by arm and sentence.
+        remarks: number of turns of each.
     """
 
     spreads: Spreads = field(default_factory=dict)
     values: dict[tuple[ArmLoad, str], Sequence[tuple[TurnKey, float]]] = field(default_factory=dict)
-    sentences: Counter[tuple[str, str]] = field(default_factory=Counter)
+    remarks: Counter[TurnRemark] = field(default_factory=Counter)
 
     def add(
         self, load: ArmLoad, name: str, values: Sequence[tuple[TurnKey, float]], mean: float
@@ -129,7 +146,7 @@ class _TurnRates:
             omission_count = len(load_places) - len(usable)
             if omission_count and load.class_ is None:
                 sentence = f"{name} leaves out turns in which a request has no usable figure"
-                self.metrics.sentences[load.arm, sentence] += omission_count
+                self.metrics.remarks[TurnRemark(load.arm, sentence)] += omission_count
             if usable:
                 rates = turn_amounts[usable] / self.divisors[usable]
                 turns = [self.groups.keys[place] for place in usable]
@@ -178,12 +195,12 @@ def compute_acceptance(
     for turn, change in changes:
         turn_sums = sums.get(turn, _TurnSums())
         if not change.is_idle:
-            metrics.sentences[turn.arm, _RUNNING_REQUESTS] += 1
+            metrics.remarks[TurnRemark(turn.arm, _RUNNING_REQUESTS)] += 1
         doubt = _doubt_counters(change, turn_sums)
         # in a search for the knee the table lacks the warm-up of each turn
         is_explained = doubt == _FOREIGN_TOKENS and table.run.goodput_share is not None
         if doubt and not is_explained:
-            metrics.sentences[turn.arm, doubt] += 1
+            metrics.remarks[TurnRemark(turn.arm, doubt)] += 1
         for load in {turn.load, turn.load.pool_classes()}:
             by_load[load].append((turn, change, int(turn_sums.failed)))
 
@@ -232,7 +249,7 @@ def _add_rates(
             values[name].append((turn, value))
             change_sums[name] = change_sums[name] + change if name in change_sums else change
         if load.class_ is None:
-            metrics.sentences.update((load.arm, sentence) for sentence in _explain_rates(rates))
+            metrics.remarks.update(_explain_rates(load.arm, rates))
 
     for name, pairs in values.items():
         mean = compute_rates(change_sums[name], arm).values.get(name)
@@ -240,11 +257,11 @@ def _add_rates(
             metrics.add(load, name, pairs, mean)
 
 
-def _explain_rates(rates: AcceptanceRates) -> Iterator[str]:
+def _explain_rates(arm: str, rates: AcceptanceRates) -> Iterator[TurnRemark]:
     """Yield how acceptance was derived, and why figures of the counters are absent."""
     if rates.is_indirect:
-        yield "acceptance_length is derived from its steps, because it counts no drafts"
-    has_length = "acceptance_length" in rates.values
-    absent = "target_steps_per_token" if has_length else "acceptance_length"
+        text = f"{LENGTH_METRIC} is derived from its steps, because it counts no drafts"
+        yield TurnRemark(arm, text, LENGTH_METRIC)
+    absent = "target_steps_per_token" if LENGTH_METRIC in rates.values else LENGTH_METRIC
     for reason in rates.absence_reasons:
-        yield f"{absent} is absent: {reason}"
+        yield TurnRemark(arm, f"{absent} is absent: {reason}", absent, reason)
