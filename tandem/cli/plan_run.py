@@ -187,9 +187,7 @@ def read_run_points(folder: Path) -> tuple[MeasuredPoint, ...]:
             draft=cell.variant,
             window=window,
             concurrency=concurrency,
-            speed_up=speed_up.value,
-            low=speed_up.low,
-            high=speed_up.high,
+            speed_up=speed_up,
         )
         points.append(point)
     return tuple(points)

@@ -193,7 +193,6 @@ def _add_figures(
     estimate: LogRatioEstimate,
     floor: float | None,
 ) -> AttainmentVerdict:
-    has_many_starts = estimate.start_count >= interval.FEWEST_STARTS
     return replace(
         draft,
         baseline=difference.shares[0],
@@ -203,7 +202,7 @@ def _add_figures(
         high=estimate.high,
         p=estimate.p,
         noise_floor=floor,
-        evidence="across-starts" if has_many_starts else "one-start",
+        evidence=estimate.evidence,
     )
 
 

@@ -209,7 +209,6 @@ class SpeedUpEstimator:
         )
         if not len(pairs.logs):
             return draft
-        has_many_starts = estimate is not None and estimate.start_count >= interval.FEWEST_STARTS
         ratio = RatioEstimate(value=convert_log_ratio(float(np.mean(pairs.logs))))
         return replace(
             draft,
@@ -217,7 +216,7 @@ class SpeedUpEstimator:
             measured=float(np.median(pairs.variant_medians)),
             speed_up=estimate.convert() if estimate else ratio,
             p=estimate.p if estimate else None,
-            evidence="across-starts" if has_many_starts else "one-start",
+            evidence=estimate.evidence if estimate else "one-start",
         )
 
     def _explain_bias(self, codes: Sequence[int]) -> str:

@@ -34,7 +34,7 @@ class SpeedUpDecision(NamedTuple):
     Args:
         word: the verdict on the speed-up.
         ground: `absent`: there is no estimate. `margin`: the interval lies inside it. `chance`: the
-            adjusted p-value is not below 1 - level. `floor`: the estimate lies within the noise
+            adjusted p-value is not below 1 - LEVEL. `floor`: the estimate lies within the noise
             floor. `difference`: none of these.
     """
 
@@ -60,28 +60,24 @@ def decide_speed_up(
     *,
     floor: float | None,
     margin: float,
-    level: float = LEVEL,
 ) -> SpeedUpDecision:
     """Decide the word of a speed-up.
 
     Args:
-        estimate: of its logarithm, with the interval at `level`; None where there are too few units
-            for one.
+        estimate: of its logarithm; None where there are too few units for one.
         adjusted_p: of the test that the speed-up is 1, adjusted for every other test that could
             have been reported: by `adjust_p_values` where all p-values are at hand, by
             `adjust_single_p` where only their number is.
         floor: the noise floor as a ratio of 1 or more; None if the baseline was not measured
             against itself.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`.
-        level: of the interval; 1 - level is the share of reports that may call a difference where
-            there is none.
     """
     if estimate is None or adjusted_p is None:
         return SpeedUpDecision("no evidence", "absent")
     log_margin = math.log1p(margin)
     if -log_margin <= estimate.low and estimate.high <= log_margin:
         return SpeedUpDecision("same", "margin")
-    if adjusted_p >= 1 - level:
+    if adjusted_p >= 1 - LEVEL:
         return SpeedUpDecision("no evidence", "chance")
     if abs(estimate.log) <= math.log(floor or 1.0):
         return SpeedUpDecision("no evidence", "floor")
@@ -108,14 +104,10 @@ def adjust_p_values(p_values: Values, weights: Values | None = None) -> Values:
     return adjusted_p_values
 
 
-def adjust_with_fallback(
-    overall_p_values: Values,
-    cell_p_values: Values,
-    cell_weights: Values | None = None,
-    *,
-    level_share: float = 1.0,
-) -> tuple[Values, Values]:
-    """Return the p-values of the pooled tests and of all others, adjusted for each other.
+def adjust_groups(
+    p_values: Values, weights: Values, is_overall: BoolArray, level_share: float = 1.0
+) -> Values:
+    """Return the p-values of a report's tests: the pooled ones and all others, adjusted as groups.
 
     Each of the two groups has its share of the level, and Holm's procedure within it. A group of
     which every test succeeds hands its share to the other (Wiens 2003, Pharmaceutical Statistics 2,
@@ -123,43 +115,27 @@ def adjust_with_fallback(
     level to the other.
 
     Args:
-        overall_p_values: of the tests over all classes.
-        cell_p_values: of every other test of the report.
-        cell_weights: of these; as for `adjust_p_values`.
+        p_values: of the tests.
+        weights: as for `adjust_p_values`; within the pooled tests all count alike.
+        is_overall: which tests are over all classes.
         level_share: of the level that the two groups have; tests beside them have the rest.
     """
-    overall_holm = adjust_p_values(overall_p_values)
-    cell_holm = adjust_p_values(cell_p_values, cell_weights)
+    adjusted_p_values = np.empty(len(p_values))
+    overall_holm = adjust_p_values(p_values[is_overall])
+    cell_holm = adjust_p_values(p_values[~is_overall], weights[~is_overall])
     overall_with_all = np.minimum(overall_holm / level_share, 1.0)
     cells_with_all = np.minimum(cell_holm / level_share, 1.0)
     if not len(overall_holm) or not len(cell_holm):
-        return overall_with_all, cells_with_all
+        adjusted_p_values[is_overall] = overall_with_all
+        adjusted_p_values[~is_overall] = cells_with_all
+        return adjusted_p_values
 
     overall_alone = np.minimum(overall_holm / OVERALL_SHARE, 1.0)
     cells_alone = np.minimum(cell_holm / (level_share - OVERALL_SHARE), 1.0)
     overall = np.minimum(overall_alone, np.maximum(overall_with_all, cells_alone.max()))
     cells = np.minimum(cells_alone, np.maximum(cells_with_all, overall_alone.max()))
-    return overall, cells
-
-
-def adjust_groups(
-    p_values: Values, weights: Values, is_overall: BoolArray, level_share: float = 1.0
-) -> Values:
-    """Return the p-values of a report's tests, adjusted by `adjust_with_fallback`.
-
-    Args:
-        p_values, weights: of the tests.
-        is_overall: which tests are over all classes.
-        level_share: as for `adjust_with_fallback`.
-    """
-    adjusted_p_values = np.empty(len(p_values))
-    groups = adjust_with_fallback(
-        p_values[is_overall],
-        p_values[~is_overall],
-        weights[~is_overall],
-        level_share=level_share,
-    )
-    adjusted_p_values[is_overall], adjusted_p_values[~is_overall] = groups
+    adjusted_p_values[is_overall] = overall
+    adjusted_p_values[~is_overall] = cells
     return adjusted_p_values
 
 

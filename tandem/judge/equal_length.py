@@ -44,12 +44,11 @@ def describe_forced_lengths(
         checked_texts.append(f"{checked_count:,} of {answer_count:,} answers of {arm}")
         if short_count:
             short_texts.append(f"{short_count:,} of {answer_count:,} answers of {arm}")
-    yield (
-        f"{_ASKED}, but {' and '.join(short_texts)} ended before their limit: not every server"
-        " keeps ignore_eos"
-        if short_texts
-        else FORCED_SENTENCE
-    )
+    if short_texts:
+        ended_text = f"{' and '.join(short_texts)} ended before their limit"
+        yield f"{_ASKED}, but {ended_text}: not every server keeps ignore_eos"
+    else:
+        yield FORCED_SENTENCE
     yield (
         f"The content check read {' and '.join(checked_texts)}, up to the model's own stop; where"
         " that stop is not known, the check is off"

@@ -86,10 +86,8 @@ class HeadlineFacts:
     @property
     def speculates(self) -> bool:
         """Whether the manifest says that one of the two arms speculates."""
-        settings = [arm.speculation for arm in self.pairing.table.run.arms if arm.name in self.arms]
-        return any(
-            speculation is not None and speculation.method is not None for speculation in settings
-        )
+        arms = self.pairing.table.run.arms
+        return any(arm.speculates for arm in arms if arm.name in self.arms)
 
     @property
     def may_miss_limits(self) -> bool:

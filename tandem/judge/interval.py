@@ -34,7 +34,7 @@ from tandem.judge.quantile_curve import (
     ResidualPool,
     resample_curve,
 )
-from tandem.judge.schema import LEVEL, RatioEstimate
+from tandem.judge.schema import LEVEL, EvidenceScope, RatioEstimate
 
 FEWEST_STARTS = 6
 """Fewest starts of an arm whose spread is estimated; enough also if swapped placements take degrees
@@ -84,6 +84,11 @@ class LogRatioEstimate:
     curve: QuantileCurve = field(default=STUDENT_CURVE, repr=False, compare=False)
     shared_noise: RoundNoise = NO_NOISE
     start_count: int = 0
+
+    @property
+    def evidence(self) -> EvidenceScope:
+        """What it holds for."""
+        return "across-starts" if self.start_count else "one-start"
 
     def convert(self) -> RatioEstimate:
         """Return the estimate as a ratio with its interval."""

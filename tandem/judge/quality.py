@@ -239,17 +239,13 @@ def find_tango_interval(
     def excess(difference: float, sign: int) -> float:
         return sign * compute_tango_score(first_alone, second_alone, count, difference) - quantile
 
-    low = (
-        optimize.brentq(excess, -edge, estimate, args=(1,))
-        if excess(-edge, 1) > 0 > excess(estimate, 1)
-        else -1.0
-    )
-    high = (
-        optimize.brentq(excess, estimate, edge, args=(-1,))
-        if excess(edge, -1) > 0 > excess(estimate, -1)
-        else 1.0
-    )
-    return float(low), float(high)
+    low = -1.0
+    high = 1.0
+    if excess(-edge, 1) > 0 > excess(estimate, 1):
+        low = float(optimize.brentq(excess, -edge, estimate, args=(1,)))
+    if excess(edge, -1) > 0 > excess(estimate, -1):
+        high = float(optimize.brentq(excess, estimate, edge, args=(-1,)))
+    return low, high
 
 
 def compute_tango_score(

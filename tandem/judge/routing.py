@@ -24,7 +24,7 @@ from tandem.bench.plan.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.judge import comparability, interval
 from tandem.judge.cells import SpeedUpVerdicts
 from tandem.judge.decision import adjust_p_values, decide_speed_up
-from tandem.judge.interval import FEWEST_STARTS, RoundNoise, estimate_log_ratio
+from tandem.judge.interval import RoundNoise, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, CellPairs, CellRequests, RequestPairing
 from tandem.judge.quantile_curve import FEWEST_PROMPTS
 from tandem.judge.schema import (
@@ -266,13 +266,12 @@ class _LoadRouter:
         decision = decide_speed_up(
             allowed_estimate, next(adjusted_p_values), floor=floor, margin=margin
         )
-        has_many_starts = mean.estimate.start_count >= FEWEST_STARTS
         return RoutingSaving(
             against=saving.against,
             mean=mean.estimate.convert(),
             p90=p90.estimate.convert(),
             usd_per_1000_requests=self._price(mean.baseline_value - mean.variant_value),
-            evidence="across-starts" if has_many_starts else "one-start",
+            evidence=mean.estimate.evidence,
             word=_WORDS.get(decision.word, "no evidence"),
         )
 

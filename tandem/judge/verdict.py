@@ -33,7 +33,7 @@ from tandem.judge.headline import build_headlines, withhold_words
 from tandem.judge.pairs import RequestPairing
 from tandem.judge.quality import judge_quality
 from tandem.judge.routing import route_classes
-from tandem.judge.schema import FILE, MARGIN, Verdict
+from tandem.judge.schema import FILE, MARGIN, LoadRouting, Verdict
 from tandem.shell_command import quote_command
 
 RUN_FILES = (RECORDS_FILE, counters.FILE, host.FILE, MANIFEST)
@@ -154,11 +154,11 @@ def _build_verdict(
         pairing, speed_ups, controls, equality, margin=margin, quality=quality
     )
     speed_ups = withhold_words(speed_ups, headlines)
-    routing = (
-        ()
-        if controls.void
-        else route_classes(pairing, speed_ups, usd_per_hour=price, controls=controls, margin=margin)
-    )
+    routing: tuple[LoadRouting, ...] = ()
+    if not controls.void:
+        routing = route_classes(
+            pairing, speed_ups, usd_per_hour=price, controls=controls, margin=margin
+        )
     return Verdict(
         version=run.version,
         run=run_id(run),
@@ -168,7 +168,7 @@ def _build_verdict(
         baseline=table.baseline,
         variants=table.variants,
         suites=run.suites,
-        speculating=tuple(_list_speculating_arms(run)),
+        speculating=tuple(arm.name for arm in run.arms if arm.speculates),
         requests=len(table),
         failed=int(table.failed.sum()),
         margin=margin,
@@ -188,12 +188,6 @@ def _build_verdict(
         acceptance_notes=tuple(acceptance_notes),
         recompute=tuple(_describe_recomputation(table.folder, options, run)),
     )
-
-
-def _list_speculating_arms(run: RunManifest) -> Iterator[str]:
-    for arm in run.arms:
-        if arm.speculation is not None and arm.speculation.method is not None:
-            yield arm.name
 
 
 def _require_arms(table: RequestTable) -> None:

@@ -217,11 +217,9 @@ def _describe_classes(classes: Sequence[CellVerdict], margin: float) -> str:
     ]
     mixed_cells = by_word.get("mixed", [])
     for cell in mixed_cells[:MAX_CLASSES]:
-        median = (
-            describe_ratio(RatioEstimate(value=cell.speed_up.value))
-            if cell.speed_up
-            else "not known"
-        )
+        median = "not known"
+        if cell.speed_up:
+            median = describe_ratio(RatioEstimate(value=cell.speed_up.value))
         phrases.append(
             f"mixed in {shorten_text(cell.class_)} (the median is {median}, but {cell.opposition})"
         )

@@ -54,11 +54,9 @@ def _build_length_chart(rows: Sequence[ClassAcceptance], verdict: Verdict) -> Re
     row_arms = {row.arm for row in rows}
     arms = [arm for arm in arm_colors if arm in row_arms][: colors.MAX_ARMS]
     chart_rows = [row for row in rows if row.class_ in class_names and row.arm in arms]
-    note = (
-        f" {len(rows) - len(chart_rows):,} more are in {FILE}."
-        if len(chart_rows) < len(rows)
-        else ""
-    )
+    note = ""
+    if len(chart_rows) < len(rows):
+        note = f" {len(rows) - len(chart_rows):,} more are in {FILE}."
     return ReportChart(
         name="acceptance-length",
         title="Acceptance length, tokens per step of the target",

@@ -94,11 +94,9 @@ def build_controls_section(verdict: Verdict) -> ReportSection:
         f"round {bottleneck.round}: {bottleneck.sentence}"
         for bottleneck in controls.marked[:MAX_ROWS]
     ]
-    floor_note = (
-        f"The widest {MAX_ROWS} of {floor_count:,}; all are in {FILE}."
-        if floor_count > MAX_ROWS
-        else None
-    )
+    floor_note = None
+    if floor_count > MAX_ROWS:
+        floor_note = f"The widest {MAX_ROWS} of {floor_count:,}; all are in {FILE}."
     part = render_template(
         "controls",
         controls=controls,

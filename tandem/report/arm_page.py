@@ -6,25 +6,22 @@ report, without the ones that need a second server.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from tandem.bench.figures.request_table import RequestTable
 from tandem.bench.figures.summary import FILE, RecordSummary, SummaryCell
 from tandem.bench.plan.schedule import LoadLevel
-from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.judge import text_format as fmt
 from tandem.judge.equal_length import describe_forced_lengths
 from tandem.judge.schema import Verdict
 from tandem.report import acceptance, appendix, distributions, time_series
-from tandem.report.chart_page import PageHeader, render_page
+from tandem.report.chart_page import PageHeader
 from tandem.report.charts import ReportSection
-from tandem.report.header import build_arms_table
+from tandem.report.header import MAX_NOTES, build_arms_table, describe_run, end_sentences
 from tandem.report.markup import build_table, render_template
 from tandem.report.page import write_page
 
 MAX_ROWS = 400
-_MAX_NOTES = 3  # more notes are folded
 
 
 def write_arm_report(figures: Verdict, summary: RecordSummary, requests: RequestTable) -> Path:
@@ -49,9 +46,7 @@ def write_arm_report(figures: Verdict, summary: RecordSummary, requests: Request
     sections.append(appendix.build_controls_section(figures))
     names = [metric.name for metric in summary.metrics]
     sections += appendix.build_closing_sections(figures, names)
-    page = render_page(_build_header(figures, requests), sections)
-    band = SIMULATED_BAND if figures.simulated else None
-    return write_page(page, sections, requests.folder, band=band)
+    return write_page(_build_header(figures, requests), sections, requests.folder)
 
 
 def build_figures_section(summary: RecordSummary) -> ReportSection:
@@ -75,26 +70,16 @@ def _format_cell(cell: SummaryCell) -> list[str]:
 
 
 def _build_header(figures: Verdict, requests: RequestTable) -> PageHeader:
-    manifest = requests.run
-    failure_text = f", {figures.failed:,} failed" if figures.failed else ", none failed"
-    facts = {
-        "Model": fmt.shorten_text(manifest.arms[0].model),
-        "Servers run on": manifest.instance_type or "not stated",
-        "Suites": fmt.describe_suites(figures) or fmt.ABSENT,
-        "Measured": figures.created_utc,
-        "Requests": f"{figures.requests:,}{failure_text}",
-        "Run": figures.run,
-    }
     counted_rows = ~requests.control_round_mask()
     forced_texts = describe_forced_lengths(requests, counted_rows, (figures.baseline,))
     title = f"Figures of {fmt.shorten_text(figures.baseline)}"
     body = render_template(
         "arm",
         arms=build_arms_table(figures, (figures.baseline,)),
-        reasons=_list_void_reasons(figures),
+        reasons=end_sentences(figures.controls.void),
         notes=fmt.list_notes(figures),
-        max_notes=_MAX_NOTES,
-        facts=list(facts.items()),
+        max_notes=MAX_NOTES,
+        facts=list(describe_run(figures, requests.run).items()),
     )
     return PageHeader(
         title=title,
@@ -109,7 +94,3 @@ def _build_header(figures: Verdict, requests: RequestTable) -> PageHeader:
         tab=title,
         body=body,
     )
-
-
-def _list_void_reasons(figures: Verdict) -> Sequence[str]:
-    return [f"{reason.rstrip('.')}." for reason in figures.controls.void]

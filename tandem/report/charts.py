@@ -100,6 +100,14 @@ def encode_nominal(field: str, scale: Mapping[Any, Any], **channel: Any) -> dict
     }
 
 
+def encode_series(looks: Mapping[str, Sequence[Any]], **channel: Any) -> list[dict[str, Any]]:
+    """Return the channels of color, dash and shape, which tell series apart."""
+    return [
+        encode_nominal("series", {name: look[place] for name, look in looks.items()}, **channel)
+        for place in range(3)
+    ]
+
+
 def build_layer(
     mark: str,
     encoding: Mapping[str, Any],
@@ -129,12 +137,7 @@ def build_line_spec(
         looks: color, dash and shape of each series.
         legend: its layout.
     """
-    color, dash, shape = (
-        encode_nominal(
-            "series", dict(zip(looks, look, strict=True)), sort=None, title=None, legend=legend
-        )
-        for look in zip(*looks.values(), strict=True)
-    )
+    color, dash, shape = encode_series(looks, sort=None, title=None, legend=legend)
     layers = [
         build_layer("line", {"strokeDash": dash, "detail": {"field": "part"}}, strokeWidth=2),
         build_layer("point", {"shape": shape}, filled=True, size=38, opacity=1),

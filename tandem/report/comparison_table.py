@@ -18,7 +18,7 @@ from tandem.bench.records.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
 from tandem.judge.compare.schema import AcceptanceDrift, ComparisonRow, RunComparison, RunSeries
 from tandem.judge.pairs import DECIDING_METRIC
-from tandem.report.terminal import MARKS, MARKS_LEGEND
+from tandem.report.terminal import MARKS_LEGEND, format_mark
 
 MAX_CLASSES = 40
 """Most classes in one table; if there are more, classes with a verdict go first, and --json has
@@ -182,7 +182,7 @@ def _is_undecided(class_: str, metrics: Mapping[str, ComparisonRow]) -> bool:
 
 def _format_class(class_: str, metrics: Mapping[str, ComparisonRow]) -> list[str]:
     row = metrics.get(DECIDING_METRIC)
-    others = [_format_mark(metrics.get(name)) for name in ("tpot_ms", "ttft_ms")]
+    others = [format_mark(metrics.get(name)) for name in ("tpot_ms", "ttft_ms")]
     if row is None:
         return [class_, *[fmt.ABSENT] * 5, "", *others]
     format_value = fmt.format_times if row.kind == "gain" else fmt.format_number
@@ -193,10 +193,3 @@ def _format_class(class_: str, metrics: Mapping[str, ComparisonRow]) -> list[str
         fmt.format_interval(row.speed_up),
     ]
     return [class_, str(row.prompts), *figures, row.verdict, *others]
-
-
-def _format_mark(row: ComparisonRow | None) -> str:
-    """Return a ratio with the sign of its verdict."""
-    if row is None:
-        return fmt.ABSENT
-    return f"{fmt.format_speed_up(row.speed_up)}{MARKS[row.verdict]:<1}"

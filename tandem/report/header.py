@@ -20,7 +20,7 @@ from tandem.report.markup import build_sentence, build_table, render_template
 _MAX_NAMES = 8  # names of classes in one line; the plot has more
 _MAX_REASONS = 5
 _MAX_ARM_ROWS = 12
-_MAX_NOTES = 3  # more notes are folded
+MAX_NOTES = 3  # more notes are folded
 
 
 class VerdictTone(NamedTuple):
@@ -78,20 +78,11 @@ def build_header(verdict: Verdict, manifest: RunManifest) -> PageHeader:
         manifest: of the verdict's run, for model and machine.
     """
     is_single = len(verdict.headlines) == 1
-    failure_text = ", none failed"
-    if verdict.failed:
-        failure_text = f", {verdict.failed:,} failed"
-    models = dict.fromkeys(fmt.shorten_text(arm.model) for arm in manifest.arms)
     facts = {
-        "Model": ", ".join(models),
-        "Servers run on": manifest.instance_type or "not stated",
         "Baseline": verdict.baseline,
-        "Suites": fmt.describe_suites(verdict) or fmt.ABSENT,
-        "Measured": verdict.created_utc,
-        "Requests": f"{verdict.requests:,}{failure_text}",
+        **describe_run(verdict, manifest),
         "Equivalence margin": f"{100 * verdict.margin:g} %",
         "Intervals": fmt.format_level(verdict),
-        "Run": verdict.run,
     }
     body = render_template(
         "headlines",
@@ -99,9 +90,9 @@ def build_header(verdict: Verdict, manifest: RunManifest) -> PageHeader:
         heading="h1" if is_single else "h2",
         subheading="h2" if is_single else "h3",
         entries=[_describe_headline(headline, verdict) for headline in verdict.headlines],
-        void_reasons=[f"{reason.rstrip('.')}." for reason in verdict.controls.void],
+        void_reasons=end_sentences(verdict.controls.void),
         max_reasons=_MAX_REASONS,
-        max_notes=_MAX_NOTES,
+        max_notes=MAX_NOTES,
         notes=fmt.list_notes(verdict),
         facts=list(facts.items()),
     )
@@ -116,6 +107,32 @@ def build_header(verdict: Verdict, manifest: RunManifest) -> PageHeader:
         tab=title,
         body=body,
     )
+
+
+def describe_run(verdict: Verdict, manifest: RunManifest) -> dict[str, str]:
+    """Return the facts of a run that its page names.
+
+    Args:
+        verdict: on the run.
+        manifest: of the run, for model and machine.
+    """
+    failure_text = "none failed"
+    if verdict.failed:
+        failure_text = f"{verdict.failed:,} failed"
+    models = dict.fromkeys(fmt.shorten_text(arm.model) for arm in manifest.arms)
+    return {
+        "Model": ", ".join(models),
+        "Servers run on": manifest.instance_type or "not stated",
+        "Suites": fmt.describe_suites(verdict) or fmt.ABSENT,
+        "Measured": verdict.created_utc,
+        "Requests": f"{verdict.requests:,}, {failure_text}",
+        "Run": verdict.run,
+    }
+
+
+def end_sentences(texts: Sequence[str]) -> list[str]:
+    """Return texts with a full stop each."""
+    return [f"{text.rstrip('.')}." for text in texts]
 
 
 def _describe_headline(headline: Headline, verdict: Verdict) -> dict[str, Any]:

@@ -14,12 +14,9 @@ from typing import Any
 from markupsafe import Markup
 
 from tandem.bench.records.manifest import RunManifest, run_id
-from tandem.bench.records.simulation import SIMULATED_BAND
-from tandem.errors import ExternalError, convert_os_errors
 from tandem.judge import text_format as fmt
 from tandem.judge.knee import ArmKnee, KneeFinding
-from tandem.judge.schema import REPORT_FILE
-from tandem.report.chart_page import PageHeader, write_chart_page
+from tandem.report.chart_page import PageHeader
 from tandem.report.charts import (
     FULL_PX,
     ReportChart,
@@ -27,13 +24,12 @@ from tandem.report.charts import (
     VegaSpec,
     build_fit_spec,
     build_layer,
-    encode_nominal,
-    write_png,
+    encode_series,
 )
 from tandem.report.colors import LINE_LOOKS
 from tandem.report.knee_text import describe_arm, describe_ratios, list_curve_rows
 from tandem.report.markup import build_sentence, build_table, render_template
-from tandem.report.page import CHARTS_FOLDER
+from tandem.report.page import write_page
 
 _CURVE_STEPS = 40  # places of a drawn curve
 _HEIGHT_PX = 300
@@ -60,15 +56,7 @@ def write_knee_report(
     if notes:
         reasons = render_template("reasons", sentences=list(notes))
         sections.append(ReportSection(name="notes", short="Notes", title="Notes", parts=(reasons,)))
-    path = folder / REPORT_FILE
-    write_chart_page(_build_header(finding, run), sections, path)
-    charts = folder / CHARTS_FOLDER
-    change = "make room, or report a copy of the folder that may be written to"
-    with convert_os_errors("the report cannot be written", folder, change, ExternalError):
-        charts.mkdir(exist_ok=True)
-        for chart in sections[0].list_slides():
-            write_png(chart, charts, SIMULATED_BAND if run.simulated else None)
-    return path
+    return write_page(_build_header(finding, run), sections, folder)
 
 
 def build_curve_section(finding: KneeFinding) -> ReportSection:
@@ -113,10 +101,7 @@ def build_knee_spec(finding: KneeFinding, width: int) -> VegaSpec:
     """Return the specification of the chart for a width in pixels."""
     arms = [arm for arm in finding.arms if arm.points][: len(LINE_LOOKS)]
     looks = {fmt.shorten_text(arm.arm): look for arm, look in zip(arms, LINE_LOOKS, strict=False)}
-    color, dash, shape = (
-        encode_nominal("series", dict(zip(looks, scale, strict=True)), title=None, legend=_LEGEND)
-        for scale in zip(*looks.values(), strict=True)
-    )
+    color, dash, shape = encode_series(looks, title=None, legend=_LEGEND)
     place = {"x": _encode_rate("rate"), "y": _encode_share("share")}
     band = {
         "x": _encode_rate("low"),

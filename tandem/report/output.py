@@ -95,11 +95,9 @@ def _build_variant_parts(
 def _format_share(share: schema.ShareEstimate | None) -> str:
     if share is None:
         return "not known"
-    interval = (
-        f", {fmt.format_percent(share.low)} to {fmt.format_percent(share.high)}"
-        if share.low is not None
-        else ""
-    )
+    interval = ""
+    if share.low is not None:
+        interval = f", {fmt.format_percent(share.low)} to {fmt.format_percent(share.high)}"
     return f"{share.n:,} of {share.of:,} ({fmt.format_percent(share.share)}{interval})"
 
 

@@ -17,10 +17,11 @@ from tandem.errors import ExternalError, convert_os_errors
 from tandem.judge.schema import REPORT_FILE, Verdict
 from tandem.judge.text_format import filter_speculation
 from tandem.post.schema import ClaimAnswers
-from tandem.report import acceptance, appendix, distributions, header, output, speed_up, time_series
-from tandem.report.chart_page import render_page
+from tandem.report import acceptance, appendix, distributions, output, speed_up, time_series
+from tandem.report.chart_page import PageHeader, render_page
 from tandem.report.charts import ReportSection, write_png
 from tandem.report.claims import build_claims_section
+from tandem.report.header import build_header
 
 CHARTS_FOLDER = "charts"
 
@@ -40,24 +41,22 @@ def write_report(
         ExternalError: the folder cannot be written to.
     """
     sections = _build_sections(verdict, requests, claims)
-    page = render_page(header.build_header(verdict, requests.run), sections)
-    return write_page(page, sections, folder, band=SIMULATED_BAND if verdict.simulated else None)
+    return write_page(build_header(verdict, requests.run), sections, folder)
 
 
-def write_page(
-    page: str, sections: Sequence[ReportSection], folder: Path, *, band: str | None
-) -> Path:
+def write_page(header: PageHeader, sections: Sequence[ReportSection], folder: Path) -> Path:
     """Write a report's page and the charts of its sections; return the page.
 
     Args:
-        page: the HTML.
+        header: head and foot.
         sections: that it shows.
         folder: to write to; charts of an earlier report there are replaced.
-        band: over each picture; None for none.
 
     Raises:
         ExternalError: the folder cannot be written to.
     """
+    page = render_page(header, sections)
+    band = SIMULATED_BAND if header.is_simulated else None
     html = folder / REPORT_FILE
     charts = folder / CHARTS_FOLDER
     change = "make room, or report a copy of the folder that may be written to"

@@ -14,7 +14,14 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from tandem.judge.text_format import ABSENT, format_number, format_times
+from tandem.judge.schema import RatioEstimate
+from tandem.judge.text_format import (
+    ABSENT,
+    format_interval,
+    format_number,
+    format_speed_up,
+    format_times,
+)
 from tandem.plan.forecast_cell import ForecastCell
 from tandem.report.chart_page import PageHeader, write_chart_page
 from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec
@@ -26,15 +33,13 @@ _SPREAD = 0.08  # windows between measured points, so that they do not overlap
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredPoint:
-    """A run's measurement of a class at a load: the speed-up by TPOT and its 95 % interval."""
+    """A run's measurement of a class at a load: the speed-up by TPOT."""
 
     class_: str
     draft: str
     window: int
     concurrency: int
-    speed_up: float
-    low: float | None
-    high: float | None
+    speed_up: RatioEstimate
 
 
 def write_plan_page(
@@ -96,11 +101,12 @@ def _build_load_spec(
     point_rows = []
     middle = (len(points) - 1) / 2
     for place, point in enumerate(points):
+        ratio = point.speed_up
         row = {
             "window": point.window + (place - middle) * _SPREAD,
-            "value": point.speed_up,
-            "low": point.low or point.speed_up,
-            "high": point.high or point.speed_up,
+            "value": ratio.value,
+            "low": ratio.low or ratio.value,
+            "high": ratio.high or ratio.value,
         }
         point_rows.append(row)
     return build_window_spec(width, line_rows, point_rows, list(names.values()), ".1f")
@@ -111,12 +117,8 @@ def _build_points_table(points: Sequence[MeasuredPoint]) -> Markup:
         (
             point.class_,
             str(point.window),
-            format_times(point.speed_up),
-            (
-                f"{format_number(point.low)} to {format_number(point.high)}"
-                if point.low is not None
-                else ABSENT
-            ),
+            format_speed_up(point.speed_up),
+            format_interval(point.speed_up),
         )
         for point in points
     ]

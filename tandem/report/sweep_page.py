@@ -12,8 +12,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from tandem.judge.schema import RatioEstimate
 from tandem.judge.sweep_record import CandidateRecord
-from tandem.judge.text_format import ABSENT, format_number, format_times
+from tandem.judge.text_format import ABSENT, format_interval, format_speed_up
 from tandem.report.chart_page import PageHeader, write_chart_page
 from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec
 from tandem.report.markup import build_table, render_template
@@ -101,20 +102,14 @@ def _build_spec(
 
 
 def _build_candidates_table(points: Sequence[CandidateRecord]) -> Markup:
-    rows = [
-        (
-            point.draft,
-            str(point.num_speculative_tokens),
-            point.state,
-            format_times(point.speed_up[0]) if point.speed_up else ABSENT,
-            (
-                f"{format_number(point.speed_up[1])} to {format_number(point.speed_up[2])}"
-                if point.speed_up
-                else ABSENT
-            ),
-        )
-        for point in points
-    ]
+    rows = []
+    for point in points:
+        speed_up = None
+        if point.speed_up:
+            value, low, high = point.speed_up
+            speed_up = RatioEstimate(value=value, low=low, high=high)
+        place = (point.draft, str(point.num_speculative_tokens), point.state)
+        rows.append((*place, format_speed_up(speed_up), format_interval(speed_up)))
     return build_table(
         "Candidates", ["Draft", "Window", "State", "Speed-up", "95 %"], rows, numbers=(1, 3)
     )
@@ -132,24 +127,13 @@ def _build_goodput_table(points: Sequence[CandidateRecord]) -> Markup:
 
 
 def _build_evidence_table(points: Sequence[CandidateRecord]) -> Markup:
-    outputs = [
-        (
-            " ".join(filter(None, (point.verdict.equality, point.verdict.quality)))
-            if point.verdict
-            else ""
-        )
-        for point in points
-    ]
-    rows = [
-        (
-            point.variant,
-            point.state,
-            point.reason or output or ABSENT,
-            f"{point.node_minutes:.0f}",
-            f"{point.compile_minutes:.0f}",
-            f"{point.usd:.2f}",
-        )
-        for point, output in zip(points, outputs, strict=True)
-    ]
+    rows = []
+    for point in points:
+        output = ""
+        if point.verdict:
+            output = " ".join(filter(None, (point.verdict.equality, point.verdict.quality)))
+        minutes = (f"{point.node_minutes:.0f}", f"{point.compile_minutes:.0f}")
+        why = point.reason or output or ABSENT
+        rows.append((point.variant, point.state, why, *minutes, f"{point.usd:.2f}"))
     heads = ["Candidate", "State", "Why, or the output", "Node minutes", "of compile", "USD"]
     return build_table("Every candidate", heads, rows, numbers=(3, 4, 5))

@@ -14,6 +14,7 @@ from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.bench.records.terminal_table import WIDTH, format_table
 from tandem.bench.records.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
+from tandem.judge.compare.schema import ComparisonRow
 from tandem.judge.schema import (
     FILE,
     ArmFigures,
@@ -168,7 +169,7 @@ def _render_cells(headline: Headline, verdict: Verdict, width: int) -> Iterator[
     by_place = {(cell.variant, cell.class_, cell.load, cell.metric): cell for cell in verdict.cells}
     for cell in own_cells:
         place = (cell.variant, cell.class_, cell.load)
-        marks = [_format_mark(by_place.get((*place, metric))) for metric in parts]
+        marks = [format_mark(by_place.get((*place, metric))) for metric in parts]
         name = _name_row(cell.class_, cell.load, has_loads=has_loads)
         rows.append([name, *_format_speed_up(cell), cell.verdict, *marks])
     heads = ["class", "base", "variant", "speed-up", fmt.format_level(verdict)]
@@ -330,8 +331,8 @@ def _count_omitted(count: int, limit: int, noun: str) -> Iterator[str]:
         yield f"… {count - limit:,} more {noun}: {FILE}"
 
 
-def _format_mark(cell: CellVerdict | None) -> str:
-    """Return a speed-up with the sign of its verdict."""
+def format_mark(cell: CellVerdict | ComparisonRow | None) -> str:
+    """Return a speed-up with the sign of its verdict; a dash for none."""
     if cell is None or cell.speed_up is None:
         return fmt.ABSENT
     return f"{fmt.format_speed_up(cell.speed_up)}{MARKS[cell.verdict]:<1}"

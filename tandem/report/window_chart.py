@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tandem.judge.text_format import shorten_text
-from tandem.report.charts import VegaSpec, build_fit_spec, build_layer, encode_nominal
+from tandem.report.charts import VegaSpec, build_fit_spec, build_layer, encode_series
 from tandem.report.colors import LINE_LOOKS
 
 Rows = Sequence[Mapping[str, Any]]
@@ -35,10 +35,7 @@ def build_window_spec(
         figure_format: of the values.
     """
     looks = dict(zip(names, LINE_LOOKS, strict=False))
-    colors = {name: look[0] for name, look in looks.items()}
-    dashes = {name: look[1] for name, look in looks.items()}
-    color = encode_nominal("series", colors, sort=None, title=None)
-    dash = encode_nominal("series", dashes, sort=None, title=None)
+    color, dash, _ = encode_series(looks, sort=None, title=None)
     x_axis = {"grid": False, "tickMinStep": 1, "format": "d", "title": "num_speculative_tokens"}
     x_scale = {"zero": False, "nice": False, "padding": 12}
     x = {"field": "window", "type": "quantitative", "scale": x_scale, "axis": x_axis}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tandem.judge.decision import (
+    adjust_groups,
     adjust_p_values,
-    adjust_with_fallback,
     compare_lengths,
     decide_speed_up,
 )
@@ -54,9 +54,11 @@ def test_holm_with_weights_by_hand():
     np.testing.assert_allclose(p_values, [0.04, 0.02, 0.04])
 
 
-def fall_back(overall, cells):
-    p_values = adjust_with_fallback(np.array(overall), np.array(cells))
-    return [group.tolist() for group in p_values]
+def fall_back(overall, cells, level_share=1.0):
+    p_values = np.array([*overall, *cells])
+    is_overall = np.arange(len(p_values)) < len(overall)
+    adjusted = adjust_groups(p_values, np.ones(len(p_values)), is_overall, level_share)
+    return [adjusted[is_overall].tolist(), adjusted[~is_overall].tolist()]
 
 
 def test_each_group_has_its_share_of_the_level():
@@ -90,6 +92,4 @@ def test_lengths_differ_where_the_whole_interval_does(low, high, word):
 
 
 def test_tests_beside_the_two_groups_take_a_part_of_their_level():
-    overall, cells = adjust_with_fallback(np.array([0.5]), np.array([0.003, 0.9]), level_share=0.8)
-    assert overall.tolist() == [1.0]
-    assert cells.tolist() == pytest.approx([0.003 * 2 / 0.6, 1.0])
+    assert fall_back([0.5], [0.003, 0.9], 0.8) == [[1.0], [pytest.approx(0.003 * 2 / 0.6), 1.0]]

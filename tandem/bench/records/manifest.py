@@ -97,6 +97,11 @@ class ManifestArm(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()
 
     @property
+    def speculates(self) -> bool:
+        """Whether it is said to speculate."""
+        return self.speculation is not None and self.speculation.method is not None
+
+    @property
     def api_root(self) -> str:
         """The address of the API: what stands before /chat/completions and /models.
 

@@ -97,12 +97,9 @@ class ServerStarts:
         history.last_counters = counters
         if server in self.replicas:
             return None
-        began_s = scrape.began_s
-        return (
-            str(history.start_number)
-            if began_s is None
-            else f"{history.identify_begin(began_s):.2f}"
-        )
+        if scrape.began_s is None:
+            return str(history.start_number)
+        return f"{history.identify_begin(scrape.began_s):.2f}"
 
 
 def name_server(arm: str) -> str:

@@ -51,11 +51,11 @@ class PrintableStream:
 def shorten_name(name: str, max_signs: int = 80) -> str:
     """Return a name of at most `max_signs` signs: a longer name keeps its beginning and its end."""
     text = clean_text(name)
-    return (
-        text
-        if len(text) <= max_signs
-        else f"{text[: max_signs // 2]}…{text[-(max_signs - max_signs // 2 - 1) :]}"
-    )
+    if len(text) <= max_signs:
+        return text
+    beginning = max_signs // 2
+    end = max_signs - beginning - 1
+    return f"{text[:beginning]}…{text[-end:]}"
 
 
 def wrap_text(text: str, width: int, *, indent: str = "", first: str = "") -> list[str]:

@@ -74,11 +74,9 @@ class Prompt(
                 {"role": message.role, "content": message.content} for message in self.messages
             )
         user_message = {"role": "user", "content": self.prompt or ""}
-        return (
-            (user_message,)
-            if self.system is None
-            else ({"role": "system", "content": self.system}, user_message)
-        )
+        if self.system is None:
+            return (user_message,)
+        return {"role": "system", "content": self.system}, user_message
 
     def as_text(self) -> str:
         """Return the text for /v1/completions: contents only, without a chat template."""

@@ -27,7 +27,7 @@ from pathlib import Path
 import msgspec
 
 from tandem.bench.suites.file_options import NO_OPTIONS, FileOptions
-from tandem.bench.suites.prompt import Hint, Prompt
+from tandem.bench.suites.prompt import Prompt
 from tandem.bench.suites.suite_file import read_prompts
 from tandem.errors import InputError, convert_os_errors
 
@@ -145,11 +145,9 @@ def load_suite(
     path = Path(name_or_path)
     if name in BUILT_IN:
         suite = _load_built_in(name)
-        return (
-            _add_llmperf_prompts(suite, llmperf_source)
-            if name == "post" and llmperf_source
-            else suite
-        )
+        if name == "post" and llmperf_source:
+            return _add_llmperf_prompts(suite, llmperf_source)
+        return suite
     if not name or (path.suffix != ".jsonl" and not path.exists()):
         change = _suggest_name(name, BUILT_IN, "name one of these, or the file by its path")
         if name == "-":
@@ -271,17 +269,19 @@ def _read_llmperf_prompts(source: Path) -> tuple[Prompt, Prompt]:
             f"SHA-256 is {digest} and not {LLMPERF_SHA256}", where=str(path), change=change
         )
     text = content.decode()
-    hints = frozenset[Hint](["to-limit"])
-    texts = {"": text[:BARE_CHARACTERS], "-wrapped": WRAPPING + text[:WRAPPED_CHARACTERS]}
-    bare, wrapped = (
-        Prompt(
-            id=f"sample-verse{ending}",
-            class_=f"sample{ending}",
-            prompt=prompt,
-            max_tokens=POST.max_tokens,
-            check=hints | {"repeats"} if ending else hints,
-        )
-        for ending, prompt in texts.items()
+    bare = Prompt(
+        id="sample-verse",
+        class_="sample",
+        prompt=text[:BARE_CHARACTERS],
+        max_tokens=POST.max_tokens,
+        check=frozenset(["to-limit"]),
+    )
+    wrapped = msgspec.structs.replace(
+        bare,
+        id="sample-verse-wrapped",
+        class_="sample-wrapped",
+        prompt=WRAPPING + text[:WRAPPED_CHARACTERS],
+        check=frozenset(["to-limit", "repeats"]),
     )
     return bare, wrapped
 

@@ -114,8 +114,4 @@ def _group_by_stratum(side: OutputStrata) -> dict[int, Digests]:
 
 def _spread_places(count: int, limit: int) -> IntArray:
     """Return at most `limit` places of `count`, evenly spread."""
-    return (
-        np.arange(count)
-        if count <= limit
-        else np.linspace(0, count - 1, limit).round().astype(np.intp)
-    )
+    return np.linspace(0, count - 1, min(count, limit)).round().astype(np.intp)
