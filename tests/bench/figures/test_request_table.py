@@ -149,10 +149,6 @@ def test_starts_of_several_servers_behind_one_address_are_unknown(tmp_path):
     assert len({start for start in seen.start if start >= 0}) == 3
 
 
-def test_an_empty_file_is_no_rows(tmp_path):
-    assert len(read_request_table(write_run(tmp_path, []))) == 0
-
-
 def test_arrays_have_names_and_figures_of_every_request(tmp_path):
     first = record()
     second = failed(arm="spec", class_="chat", concurrency=None, rate_per_s=2.5, content=None)
