@@ -107,12 +107,12 @@ def observed(
         [request.class_ for request in requests],
         [name for suite in run.suites for name in suite.classes],
     )
-    loads, load = encode_names([(entry.concurrency, entry.rate_per_s) for entry in requests], [])
-    prompts, prompt = encode_names([(request.suite, request.prompt) for request in requests], [])
-    starts, start = encode_names([request.start for request in requests], [])
-    placements, placement = encode_names([request.placement for request in requests], [])
-    errors, error = encode_names([request.error for request in requests], [])
-    contents, content = encode_names([request.content for request in requests], [])
+    loads, load = encode_names([(entry.concurrency, entry.rate_per_s) for entry in requests])
+    prompts, prompt = encode_names([(request.suite, request.prompt) for request in requests])
+    starts, start = encode_names([request.start for request in requests])
+    placements, placement = encode_names([request.placement for request in requests])
+    errors, error = encode_names([request.error for request in requests])
+    contents, content = encode_names([request.content for request in requests])
     return RequestTable(
         folder=NOWHERE,
         run=run,

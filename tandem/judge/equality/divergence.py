@@ -21,6 +21,7 @@ from tandem.bench.figures.request_table import RequestTable, read_outputs
 from tandem.bench.records.record import RequestRecord
 from tandem.errors import InputError
 from tandem.judge.equality.output_pairs import OutputPairs
+from tandem.judge.equality.permutation_test import spread_places
 from tandem.judge.schema import HistogramBin
 from tandem.judge.text_format import clean_text
 
@@ -98,11 +99,10 @@ def read_divergences(
     different_pairs = pairs.select(~pairs.is_same)
     rows = different_pairs.first
     order = np.lexsort((rows, table.prompt[rows], table.class_[rows]))
-    if len(order) > MAX_READ:
-        order = order[np.linspace(0, len(order) - 1, MAX_READ).round().astype(np.intp)]
     if not len(order):
         return
-    row_pairs = np.column_stack([rows, different_pairs.second])[order].ravel().tolist()
+    chosen = order[spread_places(len(order), MAX_READ)]
+    row_pairs = np.column_stack([rows, different_pairs.second])[chosen].ravel().tolist()
     outputs = read_outputs(table, row_pairs)
     for row in row_pairs[::2]:
         baseline = next(outputs)

@@ -68,7 +68,7 @@ def run_permutation_test(
     total = np.zeros(_DRAWS)
     statistic = 0.0
     log_least = 0.0
-    for place in _spread_places(len(different_pairs), _PROMPTS):
+    for place in spread_places(len(different_pairs), _PROMPTS):
         pair = different_pairs[place]
         size = len(pair[0])
         _, codes = np.unique(np.concatenate(pair), return_inverse=True)
@@ -107,11 +107,11 @@ def _group_by_stratum(side: OutputStrata) -> dict[int, Digests]:
     # without an output there is still one group, which no code names
     groups = np.split(side.digests[order], first[1:])
     return {
-        code: group[_spread_places(len(group), _OUTPUTS)]
+        code: group[spread_places(len(group), _OUTPUTS)]
         for code, group in zip(codes.tolist(), groups, strict=False)
     }
 
 
-def _spread_places(count: int, limit: int) -> IntArray:
+def spread_places(count: int, limit: int) -> IntArray:
     """Return at most `limit` places of `count`, evenly spread."""
     return np.linspace(0, count - 1, min(count, limit)).round().astype(np.intp)
