@@ -80,7 +80,7 @@ _NEAR_ONE = 0.1
 _FINE = 0.2
 _THIN_SPACE = " "
 clean_text = terminal_text.clean_text
-shorten_text = terminal_text.shorten_name
+shorten_text = terminal_text.shorten_text
 
 
 def format_load(load: LoadLevel) -> str:

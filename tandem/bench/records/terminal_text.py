@@ -48,7 +48,7 @@ class PrintableStream:
         return getattr(self._stream, name)
 
 
-def shorten_name(name: str, max_signs: int = 80) -> str:
+def shorten_text(name: str, max_signs: int = 80) -> str:
     """Return a name of at most `max_signs` signs: a longer name keeps its beginning and its end."""
     text = clean_text(name)
     if len(text) <= max_signs:
