@@ -41,7 +41,7 @@ from tandem.cli.show import compute_environment_cost
 from tandem.declarations.environment import RUNS_PER_MONTH
 from tandem.declarations.experiment import CompileSettings, QualityTask
 from tandem.declarations.project_image import BUILD_MINUTES
-from tandem.declarations.suite_content import MAX_SUITE_BYTES
+from tandem.declarations.suite_limit import MAX_SUITE_BYTES
 from tandem.declarations.variant_key import compute_artifact_key
 from tandem.guard import observe
 from tandem.guard.config import GuardConfig

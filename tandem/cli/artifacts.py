@@ -32,7 +32,7 @@ from tandem.cli.selection import DEFAULTS, Selection
 from tandem.cli.suite_lines import NO_SUITE_FLAGS, SuiteFlags, draft_suite_lines
 from tandem.declarations.artifact_key import ArtifactKey
 from tandem.declarations.faults import SpecError, SpecFault
-from tandem.declarations.suite_content import read_suite_file
+from tandem.declarations.suite_limit import read_suite_file
 from tandem.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def stage_suite(
         env: the environment
     """
     context = load_bucket_context(selection, env)
-    from tandem.artifacts.suite_files import store_suite  # noqa: PLC0415 - boto3
+    from tandem.artifacts.suite_store import store_suite  # noqa: PLC0415 - boto3
 
     content = read_suite_file(file)
     lines = draft_suite_lines(file, content, flags, selection)

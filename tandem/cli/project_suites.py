@@ -17,8 +17,8 @@ from tandem.cli.console import format_count
 from tandem.cli.selection import Selection
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.faults import SpecFault
-from tandem.declarations.suite_content import read_suite_file
 from tandem.declarations.suite_file import DeclaredSuite, SuiteFile, find_suite_name
+from tandem.declarations.suite_limit import read_suite_file
 from tandem.declarations.workspace import SpecFile
 from tandem.errors import InputError
 from tandem.run.experiment_suites import STAGE_ADVICE, read_declared_suite

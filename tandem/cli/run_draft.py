@@ -101,14 +101,13 @@ def draft_offline(
     experiment = _find_experiment(inputs, environment, request)
     needs = merge_needs(list_needs(environment.name, [experiment], inputs.catalogue))
     rows = survey_bucket(bucket_name(environment), needs, stored_sets=())
-    is_measured = request.until == "judge"
     plan_inputs = run_plan.RunPlanInputs(
         environment=environment,
         experiment=experiment,
         catalogue=inputs.catalogue,
         gaps=run_plan.find_gaps(rows),
         request=request,
-        file_suites=read_project_suites(selection, experiment) if is_measured else {},
+        file_suites=read_project_suites(selection, experiment) if request.measures else {},
     )
     plan_inputs = run_plan.complete_hours(plan_inputs)
     return RunDraft(
@@ -182,7 +181,7 @@ def _read_plan_inputs(
         request=msgspec.structs.replace(request, spec_digest=spec_digest),
         done_steps=frozenset(step.step for step in steps if step.state == "done"),
         measured_minutes=estimate_round_s(steps) / 60,
-        file_suites=find_bucket_suites(store, experiment) if request.until == "judge" else {},
+        file_suites=find_bucket_suites(store, experiment) if request.measures else {},
     )
     return run_plan.complete_hours(plan_inputs)
 

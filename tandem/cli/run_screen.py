@@ -46,7 +46,7 @@ def list_plan_rows(draft: RunDraft) -> Iterator[TextRow]:
     """Yield what will be done, its time and cost and their ground, and what will end it."""
     inputs = draft.inputs
     estimate = draft.estimate
-    if inputs.request.until == "judge":
+    if inputs.request.measures:
         yield from _list_arm_rows(inputs)
     else:
         yield "until", f"{inputs.request.until}: nothing is served or measured"
@@ -74,7 +74,7 @@ def _list_unasked(inputs: run_plan.RunPlanInputs) -> list[str]:
     """Return what a plan from files alone does not know."""
     traffic = inputs.traffic
     unread_names = [*traffic.stated, *traffic.uncounted]
-    if inputs.request.until != "judge" or not unread_names:
+    if not inputs.request.measures or not unread_names:
         return list(UNASKED)
     unread = f"the prompts of {', '.join(unread_names)}: the files are not at hand"
     return [*UNASKED, unread]
@@ -169,7 +169,7 @@ def _format_leases(estimate: RunEstimate, request: RunRequest) -> str:
 
 def list_starts_options(inputs: run_plan.RunPlanInputs) -> Sequence[StartsOption]:
     """Return what other numbers of starts cost; none where the servers start once or never."""
-    if inputs.experiment.sweep or inputs.request.until != "judge":
+    if inputs.experiment.sweep or not inputs.request.measures:
         return ()
     return compare_starts(inputs)
 

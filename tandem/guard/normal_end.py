@@ -17,6 +17,7 @@ from tandem.errors import ExternalError, InputError
 from tandem.guard.apply import scale_to_zero
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_changes import follow_fleet
+from tandem.guard.fleet_state import FleetState
 from tandem.guard.lease import Lease, LeasePointer, clear_pointer, lease_key, write_lease
 from tandem.guard.observe import observe_fleet
 from tandem.guard.ownership import LeaseOwner
@@ -74,10 +75,11 @@ class _NormalEnd:
 
     def finish(self, run: str | None, wait: Callable[[timedelta], None]) -> str:
         """Take every step."""
-        pointer, lease, has_node_group = self._require_lease(run)
+        fleet = observe_fleet(self.clients, self.config, self.clock())
+        pointer, lease = self._require_lease(fleet, run)
         lease = self._announce_end(lease)
         owner = LeaseOwner(self.clients, self.config, pointer, lease)
-        if has_node_group:
+        if fleet.has_node_group is not False:  # unknown is not taken for gone
             with self._convert_errors(f"setting {self.config.node_group_description} to 0"):
                 owner.call_as_owner(
                     partial(scale_to_zero, self.clients, self.config), self._build_loss_error
@@ -100,9 +102,8 @@ class _NormalEnd:
         )
         return lease.run
 
-    def _require_lease(self, run: str | None) -> tuple[LeasePointer, Lease, bool]:
-        """Return pointer, lease, and whether there is a node group to size."""
-        fleet = observe_fleet(self.clients, self.config, self.clock())
+    def _require_lease(self, fleet: FleetState, run: str | None) -> tuple[LeasePointer, Lease]:
+        """Return the pointer and the lease that may be ended now."""
         name = self.config.environment
         advice_if_unknown = {"consequence": "nothing is ended", "change": self._retry_advice}
         fleet.require_known("fence", "lease", where=name, **advice_if_unknown)
@@ -135,7 +136,7 @@ class _NormalEnd:
             raise InputError(
                 "it belongs to another run, so it is left alone", where=where, change=advice
             )
-        return fleet.pointer, fleet.lease, fleet.has_node_group is not False
+        return fleet.pointer, fleet.lease
 
     def _announce_end(self, lease: Lease) -> Lease:
         """Mark the lease as ending; a second end keeps the moment of the first."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tandem.artifacts.suite_files import read_suite_bytes
 from tandem.artifacts.survey import SurveyRow
 from tandem.artifacts.task_sets import read_task_set
 from tandem.declarations import names
@@ -42,7 +41,7 @@ def check_before_money(work: StepWork) -> StepProgress:
 
     Raises:
         RunEndError: something does not fit; nothing was raised.
-        InputError: the bucket lacks a file of prompts or a task set, or has other bytes of it.
+        InputError: the bucket lacks a task set, or has other bytes of it.
         ExternalError: AWS or Kubernetes failed.
     """
     world = work.world
@@ -50,15 +49,15 @@ def check_before_money(work: StepWork) -> StepProgress:
     compile_jobs = list_missing_jobs(work, "artifact")
     jobs = [*list_missing_jobs(work, "model"), *compile_jobs]
     needed: list[tuple[ObjectKind, str]] = [("cronjobs", job) for job in jobs]
-    if request.until == "judge":
+    if request.measures:
         needed += _list_measuring_objects(work)
     _require_objects(work, needed)
     if request.until == "compile" and not compile_jobs:
         return StepProgress(state="done")  # no node will be raised
 
     has_begun = "since" in work.result
-    if request.until == "judge" and not has_begun:  # once: each may have 64 MiB
-        _check_stored_files(work)
+    if request.measures and not has_begun:  # once: each may have 64 MiB
+        _check_task_sets(work)
 
     labels = admit_compile_jobs(work.experiment).labels
     raise_request = build_raise_request(work, work.lease_name, labels)
@@ -94,19 +93,18 @@ def _require_objects(work: StepWork, needed: Iterable[tuple[ObjectKind, str]]) -
         raise RunEndError(f"namespace {namespace} lacks {', '.join(absent)}: deploy or sync first")
 
 
-def _check_stored_files(work: StepWork) -> None:
-    """Check that the bucket has the bytes of every declared file of prompts and task set.
+def _check_task_sets(work: StepWork) -> None:
+    """Check that the bucket has the bytes of every declared task set.
+
+    Files of prompts were compared when the request was accepted, in the same look.
 
     Raises:
         InputError: it lacks one, or has other bytes of it.
         ExternalError: S3 failed.
     """
-    store = work.world.store
-    for suite in work.experiment.list_suite_files():
-        read_suite_bytes(store, suite)
     for task in work.experiment.quality:
         if task.sha256:
-            read_task_set(store, task.name, task.sha256)
+            read_task_set(work.world.store, task.name, task.sha256)
 
 
 def park_servers(work: StepWork) -> StepProgress:

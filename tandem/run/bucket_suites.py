@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 
 from tandem.artifacts.store import ObjectStore
-from tandem.artifacts.suite_files import read_suite_bytes
+from tandem.artifacts.suite_store import read_suite_bytes
 from tandem.bench.suites.suite import Suite
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.suite_file import SuiteFile

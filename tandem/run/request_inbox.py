@@ -254,7 +254,7 @@ class RequestInbox:
             request=request,
             started_at=self.world.now().isoformat(),
             writer=self.world.writer,
-            rounds_total=count_rounds(request) * pair_count if request.until == "judge" else 0,
+            rounds_total=count_rounds(request) * pair_count if request.measures else 0,
         )
         self.file.write(run_record_key(request.run), record)
         return RunJournal(self.file, record)

@@ -106,8 +106,8 @@ class RunPlanInputs:
     @property
     def needs_nodes(self) -> bool:
         """Whether the run raises nodes: it measures, or compiles what the bucket lacks."""
-        until = self.request.until
-        return until == "judge" or (until == "compile" and bool(self.gaps.artifacts))
+        request = self.request
+        return request.measures or (request.until == "compile" and bool(self.gaps.artifacts))
 
     @cached_property
     def arms(self) -> tuple[ManifestArm, ...]:

@@ -49,13 +49,13 @@ def list_plan_faults(inputs: RunPlanInputs) -> tuple[InputError, ...]:
 def _iterate_faults(inputs: RunPlanInputs) -> Iterator[InputError]:
     request = inputs.request
     max_hours = inputs.environment.guard.max_hours
-    if request.until != "judge":
+    if not request.measures:
         yield from _find_unused_flags(request)
     if not inputs.needs_nodes:
         return
 
     yield from _find_capacity_faults(inputs)
-    if request.until == "judge":
+    if request.measures:
         yield from _find_measuring_faults(inputs)
 
     if not 1 <= request.starts <= request.rounds:

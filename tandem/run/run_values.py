@@ -70,6 +70,11 @@ class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     budget_usd: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 0
     accept_unarmed: bool = False
 
+    @property
+    def measures(self) -> bool:
+        """Whether the run measures; one that ends earlier needs neither servers nor prompts."""
+        return self.until == "judge"
+
 
 class RequestAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The runner's answer to one request; a refusal has its reason and what to change."""

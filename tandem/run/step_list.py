@@ -103,7 +103,7 @@ def _count_compile_waves(work: StepWork) -> int:
     """Return how many sets of Jobs, as many as nodes hold, compile every artifact of the step."""
     inputs = work.plan_inputs
     experiment = work.experiment
-    is_pair = experiment.sweep is not None and work.request.until == "judge"
+    is_pair = experiment.sweep is not None and work.request.measures
     artifacts = 2 if is_pair else len(experiment.all_variants())
     slots = max(1, inputs.nodes * inputs.count_slots(experiment.compile))
     return math.ceil(artifacts / slots)

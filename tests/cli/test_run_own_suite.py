@@ -10,7 +10,7 @@ import yaml
 from run_records import fill_bucket, tandem
 
 from tandem.artifacts.store import ObjectStore
-from tandem.artifacts.suite_files import store_suite
+from tandem.artifacts.suite_store import store_suite
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.usefixtures("quick")]
 PLAN = ("--hours", "6", "--dry-run", "--json")

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from bucket_specs import ENV, folders, write_environment
 
-from tandem.artifacts.suite_files import read_suite_bytes
+from tandem.artifacts.suite_store import read_suite_bytes
 from tandem.cli.program import main
 from tandem.declarations.suite_file import SuiteFile
 

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
-from tandem.artifacts.suite_files import store_suite
+from tandem.artifacts.suite_store import store_suite
 from tandem.declarations.suite_file import SuiteFile
 from tandem.ops.doctor.context import DoctorContext
 from tandem.run.bucket_suites import find_bucket_suites

@@ -10,8 +10,8 @@ import hashlib
 
 from tandem.artifacts.store import ObjectStore
 from tandem.declarations.names import suite_key
-from tandem.declarations.suite_content import MAX_SUITE_BYTES, build_size_error
 from tandem.declarations.suite_file import SuiteFile
+from tandem.declarations.suite_limit import require_suite_size
 from tandem.errors import InputError
 from tandem.shell_command import build_tandem_command
 
@@ -47,8 +47,7 @@ def read_suite_bytes(store: ObjectStore, suite: SuiteFile) -> bytes:
     head = store.head(key)
     if head is None:
         raise InputError("the bucket has no file of this digest", where=where, change=change)
-    if head.size > MAX_SUITE_BYTES:
-        raise build_size_error(head.size, where)
+    require_suite_size(head.size, where)
     content = store.read(key)
     body = content.body if content else b""
     sha256 = hashlib.sha256(body).hexdigest()
