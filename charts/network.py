@@ -74,11 +74,10 @@ def build_network_policies(environment: Environment) -> dict[str, k8s.NetworkPol
     agent, https = _list_public_rules()
     services, s3 = _list_endpoint_rules(environment)
     hub = environment.hub.endpoint
-    hub_rules = (
-        [_allow_egress([_select_address(ANYWHERE, [LINK_LOCAL])], urlsplit(hub).port or HTTPS)]
-        if hub
-        else []
-    )
+    hub_rules = []
+    if hub:
+        public_addresses = [_select_address(ANYWHERE, [LINK_LOCAL])]
+        hub_rules = [_allow_egress(public_addresses, urlsplit(hub).port or HTTPS)]
     servers = _allow_egress([_select_pods(SERVER)], SERVER_PORT)
     clients = sorted(environment.serving.allowed_namespaces)
 

@@ -204,15 +204,13 @@ def _list_metrics(
         for line in lines
         if isinstance(line, MetricLine) and not line.is_visible
     }
-    return [
-        (
-            _build_metric(line, patterns)
-            if isinstance(line, MetricLine)
-            else _build_expression(line, patterns, hidden_metrics)
-        )
-        for line in lines
-        if line.is_visible
-    ]
+    drawn: list[cloudwatch.IMetric] = []
+    for line in filter(lambda line: line.is_visible, lines):
+        if isinstance(line, MetricLine):
+            drawn.append(_build_metric(line, patterns))
+        else:
+            drawn.append(_build_expression(line, patterns, hidden_metrics))
+    return drawn
 
 
 def _build_metric(line: MetricLine, patterns: ValuePatterns) -> cloudwatch.Metric:

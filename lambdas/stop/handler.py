@@ -41,16 +41,14 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
     notice = read_notification(event)
     if notice is not None and read_capacity_kind(clients, config) == "capacity-block":
         return notify_only(clients, config, notice)
-    request = {} if notice is not None or not isinstance(event, dict) else event
+    request = {"who": "budget", "why": f"budget notification: {notice}"}
+    if notice is None:
+        request = event if isinstance(event, dict) else {}
     report = stop_fleet(
         clients,
         config,
-        who="budget" if notice is not None else str(request.get("who") or "lambda"),
-        why=(
-            f"budget notification: {notice}"
-            if notice is not None
-            else str(request.get("why") or INVOCATION_REASON)
-        ),
+        who=str(request.get("who") or "lambda"),
+        why=str(request.get("why") or INVOCATION_REASON),
         run=str(request["run"]) if request.get("run") else None,
         now=datetime.now(UTC),
         publishes_metrics=True,

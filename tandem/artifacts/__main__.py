@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from tandem.artifacts.driver.log import log_event
+from tandem.artifacts.job_env import adopt_region, log_fault
 from tandem.errors import INTERRUPT_EXIT_CODE, TandemError
 
 # command -> help text; the module of the same name has `add_arguments(parser)` and `run(options) ->
@@ -59,20 +60,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             module = import_module(f"tandem.artifacts.{MODULES.get(name, name)}")
             module.add_arguments(command_parser)
     options = parser.parse_args(arguments)
-    if "AWS_REGION" in os.environ:  # AWS sets this name in pods; boto3 reads only the other name
-        os.environ.setdefault("AWS_DEFAULT_REGION", os.environ["AWS_REGION"])
+    adopt_region()
     try:
         exit_code = int(module.run(options))
         sys.stdout.flush()
     except TandemError as error:
         exit_code = error.exit_code
-        log_event(
-            error.problem,
-            level="error",
-            where=error.where,
-            change=error.change,
-            exit_code=exit_code,
-        )
+        log_fault(error, exit_code)
     except KeyboardInterrupt:
         return INTERRUPT_EXIT_CODE
     except TerminationSignal:

@@ -190,11 +190,8 @@ def _remove_set(
     prefix = removal.stored_set.prefix
     lease_key = removal.stored_set.lease_key
     holder = f"{HOLDER_PREFIX}{node()}-{uuid.uuid4().hex[:8]}"
-    wait_s = (
-        WAIT_S
-        if removal.stored_set.lease is not None and removal.stored_set.lease.is_active
-        else 0.0
-    )
+    state = removal.stored_set.lease
+    wait_s = WAIT_S if state and state.is_active else 0.0
     with hold_lease(store, lease_key, holder, LEASE_S, wait_s) as lease:
         current_plan = plan_removals([read_stored_set(store, prefix)], used_names, cutoff)
         current = next(

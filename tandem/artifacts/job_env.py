@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tandem.artifacts.driver.log import log_event
 from tandem.declarations.artifact_key import KEY_VARIABLE, ArtifactKey
-from tandem.errors import InputError
+from tandem.errors import InputError, TandemError
 
 HOLDER_VARIABLE = "TANDEM_HOLDER"  # the Job's name and uid: a name that no other run has
 COMPILE_VARIABLE = "TANDEM_COMPILE_COMMAND"  # has the runner make the artifact
@@ -74,6 +75,19 @@ class ModelReference:
     def is_pinned(self) -> bool:
         """Return whether the revision is a commit."""
         return re.fullmatch(r"[0-9a-f]{40}", self.revision) is not None
+
+
+def adopt_region() -> None:
+    """Have boto3 use the pod's region: AWS sets AWS_REGION in pods, boto3 reads another name."""
+    if "AWS_REGION" in os.environ:
+        os.environ.setdefault("AWS_DEFAULT_REGION", os.environ["AWS_REGION"])
+
+
+def log_fault(error: TandemError, exit_code: int) -> None:
+    """Write the last line of a process that failed."""
+    log_event(
+        error.problem, level="error", where=error.where, change=error.change, exit_code=exit_code
+    )
 
 
 def add_bucket_argument(parser: argparse.ArgumentParser) -> None:

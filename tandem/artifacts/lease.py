@@ -64,29 +64,21 @@ def parse_lease(lease_object: ObjectContent, where: str) -> LeaseState:
         SchemaError: the lease has another schema.
         InputError: the object is no lease.
     """
-    try:
+    with contextlib.suppress(ValueError, KeyError, TypeError, OverflowError):
         document = json.loads(lease_object.body)
         if document["schema_version"] != SCHEMA_VERSION:
             raise SchemaError("the lease", document["schema_version"], SCHEMA_VERSION, where=where)
         holder = str(document["holder"])
-        state = str(document["state"])
-        ends_at = (
-            lease_object.modified_at + timedelta(seconds=float(document["ttl_s"]))
-            if state == "held"
-            else None
-        )
-        is_valid = state in {"held", "released"}
-    except (ValueError, KeyError, TypeError, OverflowError):
-        is_valid = False
-    if not is_valid:
-        problem = f"this is not a lease that this program knows: {lease_object.body[:80]!r}"
-        raise InputError(
-            problem, where=where, change="see who wrote it; when no job writes this set, remove it"
-        )
-    is_over = ends_at is None or lease_object.read_at >= ends_at + timedelta(
-        seconds=CLOCK_ROUNDING_S
-    )
-    return LeaseState(holder=holder, ends_at=ends_at, is_active=not is_over)
+        if document["state"] == "released":
+            return LeaseState(holder=holder, ends_at=None, is_active=False)
+        if document["state"] == "held":
+            ends_at = lease_object.modified_at + timedelta(seconds=float(document["ttl_s"]))
+            free_at = ends_at + timedelta(seconds=CLOCK_ROUNDING_S)
+            is_active = lease_object.read_at < free_at
+            return LeaseState(holder=holder, ends_at=ends_at, is_active=is_active)
+    problem = f"this is not a lease that this program knows: {lease_object.body[:80]!r}"
+    change = "see who wrote it; when no job writes this set, remove it"
+    raise InputError(problem, where=where, change=change)
 
 
 def read_lease(store: ObjectStore, key: str) -> LeaseState | None:

@@ -11,6 +11,7 @@ manifest says whether there was such a file.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -149,10 +150,10 @@ def select_tensor_files(names: Collection[str], index: bytes | None, where: str)
                 problem, where=f"{where}/{INDEX_NAME}", change="take a revision that is whole"
             )
         return tuple(sorted(shards))
-    if SINGLE_FILE_NAME in root_files or len(root_files) == 1:
-        if SINGLE_FILE_NAME in root_files:
-            return (SINGLE_FILE_NAME,)
-        return (root_files[0],)
+    if SINGLE_FILE_NAME in root_files:
+        return (SINGLE_FILE_NAME,)
+    if len(root_files) == 1:
+        return tuple(root_files)
     problem = (
         f"the snapshot has {len(root_files)} safetensors files"
         f" and no {INDEX_NAME}, so nothing can serve it"
@@ -170,20 +171,16 @@ def parse_weight_map(index: bytes, where: str) -> dict[str, str]:
     Raises:
         InputError: the content is no index, or names a file outside its own folder.
     """
-    try:
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
         weight_map: dict[str, str] = json.loads(index)["weight_map"]
-        is_whole = bool(weight_map) and all(
-            re.fullmatch(r"[^/\\]+\.safetensors", file) for file in weight_map.values()
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        is_whole = False
-    if not is_whole:
-        problem = (
-            "the index is cut off, has no weight_map, or names something other than a safetensors"
-            " file beside it"
-        )
-        raise InputError(problem, where=where, change="take a revision whose index is whole")
-    return weight_map
+        files = weight_map.values()
+        if files and all(re.fullmatch(r"[^/\\]+\.safetensors", file) for file in files):
+            return weight_map
+    problem = (
+        "the index is cut off, has no weight_map, or names something other than a safetensors file"
+        " beside it"
+    )
+    raise InputError(problem, where=where, change="take a revision whose index is whole")
 
 
 def find_exclusion_reason(name: str) -> str:
@@ -236,11 +233,9 @@ class FolderSnapshot:
             InputError: a file is cut off, lacks a tensor of the index, or is not in SHA256SUMS.
         """
         index_path = self.files.folder / INDEX_NAME
-        weights = (
-            parse_weight_map(index_path.read_bytes(), str(index_path))
-            if INDEX_NAME in self.files.sizes
-            else {}
-        )
+        weights = {}
+        if INDEX_NAME in self.files.sizes:
+            weights = parse_weight_map(index_path.read_bytes(), str(index_path))
         for entry in entries:
             path = self.files.folder / entry.path
             if entry.path.endswith(TENSOR_SUFFIX):

@@ -139,7 +139,7 @@ class ArtifactUpload:
         store = self.store
         key = self.key
         options = self.options
-        faults = self.inspection[0]
+        faults, _ = self.inspection
         run_name = choose_run_name(options.work, self.holder)
         folder = f"{key.prefix}/{run_name}"
         with hold_lease(store, self.lease_key, self.holder, options.lease_s, WAIT_S) as lease:
@@ -177,6 +177,7 @@ class ArtifactUpload:
     def _describe_provenance(self, outcome: CompileOutcome) -> dict[str, Any]:
         """Return the origin of the artifact: a run that continues after a kill returns the same."""
         notes = read_json_variable(UNPROVEN_VARIABLE, list, "[]")
+        _, unproven = self.inspection
         models = {}  # name -> SHA-256 of its manifest, None if that is gone
         for name in filter(None, (self.key.target, self.key.draft)):
             manifest_object = self.store.read(sets.manifest_key(f"models/{name.replace('@', '/')}"))
@@ -189,7 +190,7 @@ class ArtifactUpload:
             "attempts": [
                 {"class": attempt.kind, "seconds": attempt.seconds} for attempt in outcome.attempts
             ],
-            "unproven": list(dict.fromkeys([*outcome.unproven, *notes, *self.inspection[1]])),
+            "unproven": list(dict.fromkeys([*outcome.unproven, *notes, *unproven])),
             "models": models,
         }
 

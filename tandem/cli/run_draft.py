@@ -115,7 +115,7 @@ def draft_offline(
         now=current_time(),
         estimate=run_plan.estimate_run(plan_inputs),
         check=RaiseCheck(),
-        faults=list_plan_faults(plan_inputs),
+        faults=tuple(list_plan_faults(plan_inputs)),
         runner_faults=(),
         findings=(),
         is_offline=True,

@@ -350,15 +350,13 @@ class _StopPass:
             if current_fence is None or not current_fence.is_closed:
                 return None  # the fence was lifted meanwhile, or could never be written
             instance_ids = tuple(instance.id for instance in self.fleet.instances)
+            if "instances" in self.fleet.unknown:
+                instance_ids = current_fence.instances
             new_fence = replace(
                 current_fence,
                 state=state,
                 etag="",
-                instances=(
-                    instance_ids
-                    if "instances" not in self.fleet.unknown
-                    else current_fence.instances
-                ),
+                instances=instance_ids,
                 terminated=tuple(dict.fromkeys((*current_fence.terminated, *self.terminated_ids))),
                 suspended=tuple(dict.fromkeys((*current_fence.suspended, *self.suspended_groups))),
                 told=change if notification_ok else current_fence.told,

@@ -86,18 +86,12 @@ def follow_fleet(  # noqa: PLR0913 - whose fleet, the time, and how long
 
 def list_changes(previous: FleetState | None, fleet: FleetState) -> Iterator[str]:
     """Yield the differences between two looks; everything for the first look."""
-    if previous is None or (previous.desired_size, previous.min_size) != (
-        fleet.desired_size,
-        fleet.min_size,
-    ):
-        yield (
-            f"the node group wants {fleet.desired_size}"
-            if fleet.has_node_group
-            else "there is no node group"
-        )
-    previous_states = (
-        {instance.id: instance.state for instance in previous.instances} if previous else {}
-    )
+    sizes = (fleet.desired_size, fleet.min_size)
+    if previous is None or (previous.desired_size, previous.min_size) != sizes:
+        wish = f"the node group wants {fleet.desired_size}"
+        yield wish if fleet.has_node_group else "there is no node group"
+    previous_instances = previous.instances if previous else ()
+    previous_states = {instance.id: instance.state for instance in previous_instances}
     for instance in fleet.instances:
         if previous_states.pop(instance.id, None) != instance.state:
             sentence = f"{instance.id} is {instance.state}"

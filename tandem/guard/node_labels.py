@@ -50,9 +50,9 @@ def relabel_nodes(
     former_labels = lease.node_label if fleet.labels != lease.former_label else lease.former_label
     new_lease = replace(lease, node_label=dict(node_labels), former_label=dict(former_labels))
     try:
-        stored_lease = (
-            lease if lease.node_label == node_labels else write_lease(clients, config, new_lease)
-        )
+        stored_lease: Lease | None = lease
+        if lease.node_label != node_labels:
+            stored_lease = write_lease(clients, config, new_lease)
         if stored_lease is None:
             problem = "somebody changed the lease at this moment"
             raise InputError(problem, where=config.environment, change=status_command)

@@ -160,7 +160,9 @@ class _FleetLook:
         instances: tuple[FleetInstance, ...] = ()
         with self._record_failure("instances"):
             instances = tuple(
-                _list_instances(self.clients, self.config, has_owner_tag=has_owner_tag is True)
+                _build_instance(instance, self.config, has_owner_tag=has_owner_tag is True)
+                for instance in list_instances(self.clients, self.config)
+                if instance["State"]["Name"] != "terminated"
             )
         if has_owner_tag is False or any(not instance.is_ours for instance in instances):
             self.faults.append(_describe_missing_tag(self.config, instances))
@@ -300,16 +302,17 @@ def _read_planned_window(
         return declared_window, fault
 
 
-def _list_instances(
-    clients: AwsClients, config: GuardConfig, *, has_owner_tag: bool
-) -> Iterator[FleetInstance]:
-    tag_values = {CLUSTER_TAG: config.cluster, NODE_GROUP_TAG: config.node_group}
-    filters = [{"Name": f"tag:{tag}", "Values": [value]} for tag, value in tag_values.items()]
+def list_instances(clients: AwsClients, config: GuardConfig) -> Iterator[Mapping[str, Any]]:
+    """Yield every instance of the node group that EC2 lists, those that ended too.
+
+    Raises:
+        CALL_ERRORS: EC2 does not answer, or refuses.
+    """
+    tags = {CLUSTER_TAG: config.cluster, NODE_GROUP_TAG: config.node_group}
+    filters = [{"Name": f"tag:{tag}", "Values": [value]} for tag, value in tags.items()]
     for page in iterate_pages(clients.ec2, "describe_instances", Filters=filters):
         for reservation in page["Reservations"]:
-            for instance in reservation["Instances"]:
-                if instance["State"]["Name"] != "terminated":
-                    yield _build_instance(instance, config, has_owner_tag=has_owner_tag)
+            yield from reservation["Instances"]
 
 
 def _build_instance(

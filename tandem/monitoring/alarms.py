@@ -84,17 +84,11 @@ def list_coverage_gaps(scope: MonitoringScope) -> Iterator[str]:
 def _rename_duplicates(metric_alarms: Sequence[MetricAlarm]) -> tuple[MetricAlarm, ...]:
     """Rename alarms of equal joined names: `b-c` of experiment `a`, and `c` of `a-b`."""
     counts = Counter(alarm.name for alarm in metric_alarms)
-    return tuple(
-        (
-            replace(alarm, name=f"{alarm.name}-{_digest_alarm(alarm)}")
-            if counts[alarm.name] > 1
-            else alarm
-        )
-        for alarm in metric_alarms
-    )
-
-
-def _digest_alarm(alarm: MetricAlarm) -> str:
-    return hashlib.sha256(repr((alarm.anchor, alarm.lines)).encode()).hexdigest()[
-        :_DIGEST_CHARACTERS
-    ]
+    renamed_alarms = []
+    for alarm in metric_alarms:
+        name = alarm.name
+        if counts[name] > 1:
+            digest = hashlib.sha256(repr((alarm.anchor, alarm.lines)).encode()).hexdigest()
+            name = f"{name}-{digest[:_DIGEST_CHARACTERS]}"
+        renamed_alarms.append(replace(alarm, name=name))
+    return tuple(renamed_alarms)

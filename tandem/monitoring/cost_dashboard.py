@@ -155,16 +155,17 @@ def _build_graph(
     """Return the graph of a metric, or of a `formula`, with the catalogue's texts by default."""
     title = fields.pop("title", metric.title)
     unit = fields.get("unit", metric.drawn_unit or metric.unit)
+    drawn: dict[str, Any] = {"label": title.split(",")[0], "color": VARIANT_COLORS[0]}
+    expressions = []
+    visible = {**drawn, "is_visible": True}
+    if formula:
+        expressions = [MathExpression(text=formula, id="drawn", **drawn)]
+        visible = {"label": None}
     id_ = "n" if metric is _NODES else "g"
-    drawn = {"label": title.split(",")[0], "color": VARIANT_COLORS[0]}
-    visible = {"label": None} if formula else {**drawn, "is_visible": True}
-    line = MetricSource(environment, metric.publisher).line(
-        metric.name, metric.statistic, id=id_, **visible
-    )
-    expressions = [MathExpression(text=formula, id="drawn", **drawn)] if formula else []
-    return replace(
-        build_metric_graph(metric, line, *expressions), title=f"{title} [{unit}]", **fields
-    )
+    source = MetricSource(environment, metric.publisher)
+    line = source.line(metric.name, metric.statistic, id=id_, **visible)
+    graph = build_metric_graph(metric, line, *expressions)
+    return replace(graph, title=f"{title} [{unit}]", **fields)
 
 
 def _build_run_graph(scope: MonitoringScope) -> GraphWidget:

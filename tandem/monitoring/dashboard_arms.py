@@ -94,15 +94,12 @@ class DashboardArms:
             cell: class and concurrency; None: the chosen ones.
         """
         values = (self.experiment.name, variant.name, *(cell or self.default_choice))
-        fields = {
-            "label": variant.name,
-            "is_visible": True,
-            "color": self.color(variant),
-        }
-        source = MetricSource(
-            self.environment, BENCH, dict(zip(BENCH_DIMENSIONS, values, strict=True))
-        )
-        return source.line(name, statistic, **{"label": None, "id": id_} if id_ else fields)
+        dimensions = dict(zip(BENCH_DIMENSIONS, values, strict=True))
+        source = MetricSource(self.environment, BENCH, dimensions)
+        if id_:
+            return source.line(name, statistic, label=None, id=id_)
+        color = self.color(variant)
+        return source.line(name, statistic, label=variant.name, is_visible=True, color=color)
 
     def build_expression(self, text: str, variant: Variant, id_: str) -> MathExpression:
         """Return an expression that is drawn as an arm is."""

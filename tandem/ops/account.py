@@ -17,13 +17,13 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from tandem.aws.client_config import COMMAND_CLIENT_CONFIG
-from tandem.aws.faults import BOTO_ERRORS, PARSER_ERRORS, reject_foreign_answers
+from tandem.aws.faults import reject_foreign_answers
 from tandem.declarations import names
 from tandem.declarations.environment import Environment
 from tandem.errors import InputError
 from tandem.guard.config import AwsClients
 from tandem.guard.pager import iterate_pages
-from tandem.ops.faults import call_if_present, call_operation, convert_error
+from tandem.ops.faults import call_if_present, call_operation, convert_error, convert_errors
 from tandem.shell_command import quote_command
 
 MAX_PAGES = 10_000  # of a bucket's versions, a thousand a page
@@ -235,12 +235,9 @@ def iterate_rows(
             `__cause__`.
     """
     name = xform_name(operation)
-    service = client.meta.service_model.service_name
     if not client.can_paginate(name):
         yield from call_operation(client, operation, where, **parameters).get(key) or []
         return
-    try:
+    with convert_errors(client.meta.service_model.service_name, operation, where):
         for page in iterate_pages(client, name, max_pages=MAX_PAGES, **parameters):
             yield from page.get(key) or []
-    except (*BOTO_ERRORS, *PARSER_ERRORS) as error:
-        raise convert_error(error, service=service, operation=operation, where=where) from error

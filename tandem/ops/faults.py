@@ -9,13 +9,15 @@ faults.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from botocore import xform_name
 
-from tandem.aws.faults import BOTO_ERRORS, PARSER_ERRORS, FaultKind, error_code, explain_fault
+from tandem.aws.faults import FaultKind, error_code, explain_fault
 from tandem.errors import ExternalError, InputError, TandemError
+from tandem.guard.values import CALL_ERRORS
 
 # the action that IAM must allow, if it is not the operation's name
 IAM_ACTIONS = {
@@ -94,11 +96,8 @@ def call_operation(client: Any, operation: str, where: str, **parameters: Any) -
         TandemError: the call failed; a service's refusal is in `__cause__`.
     """
     call = getattr(client, xform_name(operation))
-    try:
+    with convert_errors(client.meta.service_model.service_name, operation, where):
         response: dict[str, Any] = call(**parameters)
-    except (*BOTO_ERRORS, *PARSER_ERRORS) as error:
-        service = client.meta.service_model.service_name
-        raise convert_error(error, service=service, operation=operation, where=where) from error
     return _StrictResponse(response, operation, where)
 
 
@@ -136,6 +135,19 @@ class _StrictResponse(dict[str, Any]):
             where=self.where,
             change="try again; if it stays so, see what answers in the place of AWS (a proxy)",
         )
+
+
+@contextmanager
+def convert_errors(service: str, operation: str, where: str) -> Iterator[None]:
+    """Turn an error of a call into what an operator is told.
+
+    Raises:
+        TandemError: the call failed; a service's refusal is in `__cause__`.
+    """
+    try:
+        yield
+    except CALL_ERRORS as error:
+        raise convert_error(error, service=service, operation=operation, where=where) from error
 
 
 def convert_error(error: BaseException, *, service: str, operation: str, where: str) -> TandemError:

@@ -19,7 +19,7 @@ from typing import Any
 from tandem.declarations import names
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, build_aws_command, tags_of
-from tandem.ops.destroy.fleet import has_bucket
+from tandem.ops.destroy.fleet import has_bucket, list_node_groups
 from tandem.ops.destroy.stacks import PERMANENT_KIND, list_stacks
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.leftover_kinds import LISTED_KINDS
@@ -154,18 +154,10 @@ def _search_clusters(
     answer = account.find("eks", "DescribeCluster", cluster, name=cluster)
     if answer is None:
         return
-    where = f"node groups of {cluster}"
-    for group in account.list_rows(
-        "eks", "ListNodegroups", "nodegroups", where, clusterName=cluster
-    ):
+    for group, group_tags in list_node_groups(account):
         flags = {"cluster_name": cluster, "nodegroup_name": group}
-        group_answer = account.find(
-            "eks", "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group
-        )
-        if group_answer is not None:
-            tags = group_answer["nodegroup"].get("tags", {})
-            remove = _build_removal(account, tags, "nodegroup", **flags)
-            yield LeftoverResource(kind="node group", name=group, remove=remove)
+        remove = _build_removal(account, group_tags, "nodegroup", **flags)
+        yield LeftoverResource(kind="node group", name=group, remove=remove)
     tags = answer["cluster"].get("tags", {})
     remove = _build_removal(account, tags, "cluster", name=cluster)
     yield LeftoverResource(kind="cluster", name=cluster, remove=remove)

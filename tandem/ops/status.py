@@ -22,9 +22,8 @@ from tandem.guard.lease import POINTER_KEY
 from tandem.guard.observe import observe_fleet
 from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
-from tandem.guard.values import CALL_ERRORS
 from tandem.ops.account import create_guard_clients, iterate_rows
-from tandem.ops.faults import call_if_present, convert_error
+from tandem.ops.faults import call_if_present, convert_errors
 from tandem.ops.reservation import find_reservation_id, read_reservation
 from tandem.ops.stop_paths import StopPath, read_statistics, read_stop_paths
 
@@ -150,7 +149,7 @@ def read_status(
     clients = create_guard_clients(environment, boto_session)
     reader = _SourceReader()
     fleet = observe_fleet(clients, config, now)
-    node_group = reader.read("node group", lambda: _read_node_group(clients, config))
+    node_group = reader.read("node group", lambda: read_node_group(clients.eks, config))
     deployment: DeploymentLevel | None = "fleet"
     if node_group is None and "node group" not in reader.unknown:
         has_cluster = reader.read("cluster", lambda: cluster_exists(clients, config))
@@ -215,11 +214,15 @@ class _SourceReader:
             return None
 
 
-def _read_node_group(clients: AwsClients, config: GuardConfig) -> Mapping[str, Any] | None:
-    """Return the node group as EKS describes it; None if there is none."""
+def read_node_group(eks: Any, config: GuardConfig) -> Mapping[str, Any] | None:
+    """Return the node group as EKS describes it; None if there is none.
+
+    Raises:
+        ExternalError: EKS did not answer.
+    """
     flags = {"clusterName": config.cluster, "nodegroupName": config.node_group}
     where = config.node_group_description
-    answer = call_if_present(clients.eks, "DescribeNodegroup", where, **flags)
+    answer = call_if_present(eks, "DescribeNodegroup", where, **flags)
     return answer["nodegroup"] if answer else None
 
 
@@ -230,11 +233,9 @@ def read_bill(cloudwatch: Any, config: GuardConfig, fleet: FleetState) -> FleetB
         ExternalError: its figures could not be read.
     """
     lease = fleet.lease
-    bill_start = (
-        max(lease.created, fleet.now - MAX_BILL_WINDOW)
-        if lease
-        else fleet.now - BILL_WINDOW_WITHOUT_LEASE
-    )
+    bill_start = fleet.now - BILL_WINDOW_WITHOUT_LEASE
+    if lease:
+        bill_start = max(lease.created, fleet.now - MAX_BILL_WINDOW)
     span = (bill_start, fleet.now)
     points = read_statistics(cloudwatch, config, FLEET_USD, span, Period=3600, Statistics=["Sum"])
     usd = sum(float(point["Sum"]) for point in points) if points else None
@@ -251,13 +252,9 @@ def _read_foreign_schedules(
     """
     if "lease" in fleet.unknown:
         return ()  # without a known lease its schedule looks like a foreign one
-    try:
+    where = f"schedules of group {config.schedule_group}"
+    with convert_errors("scheduler", "ListSchedules", where):
         return list_foreign_schedules(clients, config, fleet.lease)
-    except CALL_ERRORS as error:
-        where = f"schedules of group {config.schedule_group}"
-        raise convert_error(
-            error, service="scheduler", operation="ListSchedules", where=where
-        ) from error
 
 
 def cluster_exists(clients: AwsClients, config: GuardConfig) -> bool:

@@ -171,7 +171,7 @@ def _list_plan_warnings(status: StatusReport) -> Iterator[StatusWarning]:
         actual=fleet.reservation.window if fleet.reservation else NO_WINDOW,
     )
     for difference in differences:
-        change = (
-            f"{difference.change} ({difference.lines})" if difference.lines else difference.change
-        )
+        change = difference.change
+        if difference.lines:
+            change = f"{change} ({difference.lines})"
         yield StatusWarning(difference.problem, change)

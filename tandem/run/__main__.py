@@ -8,7 +8,6 @@ gets SIGTERM ends with 3.
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tandem.artifacts.driver.log import log_event
+from tandem.artifacts.job_env import adopt_region, log_fault
 from tandem.errors import ExitCode, SilentServerError, TandemError
 from tandem.run.run_values import SILENT_EXIT_CODE
 from tandem.run.task_settings import read_task
@@ -41,21 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.command == "serve" and not (options.environment and options.specs):
         parser.error("serve takes --environment and --specs")
-    if "AWS_REGION" in os.environ:  # pods get this name; boto3 itself reads only the other one
-        os.environ.setdefault("AWS_DEFAULT_REGION", os.environ["AWS_REGION"])
+    adopt_region()
     try:
         return _run_command(options)
     except TandemError as error:
         exit_code = (
             SILENT_EXIT_CODE if isinstance(error, SilentServerError) else int(error.exit_code)
         )
-        log_event(
-            error.problem,
-            level="error",
-            where=error.where,
-            change=error.change,
-            exit_code=exit_code,
-        )
+        log_fault(error, exit_code)
         return exit_code
 
 

@@ -32,6 +32,15 @@ def is_node_ready(node: Object) -> bool:
     )
 
 
+def find_attribute(device: Object, name: str) -> Object:
+    """Return a device's attribute, whoever qualifies its name; empty without it."""
+    attributes: dict[str, Object] = device.get("attributes") or {}
+    for full_name, value in attributes.items():
+        if full_name.rpartition("/")[2] == name:
+            return value
+    return {}
+
+
 def describe_taints(nodes: Iterable[Object]) -> str:
     """Return the taints that no pod of a run tolerates, by node; empty without one."""
     sentences = []

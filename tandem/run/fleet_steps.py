@@ -23,8 +23,12 @@ from tandem.guard.observe import observe_fleet
 from tandem.guard.schedules import delete_unreferenced_schedule
 from tandem.guard.values import convert_call_errors
 from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers, admit_sweep
-from tandem.run.cluster import Object
-from tandem.run.fleet_nodes import describe_taints, is_node_ready, list_fleet_nodes
+from tandem.run.fleet_nodes import (
+    describe_taints,
+    find_attribute,
+    is_node_ready,
+    list_fleet_nodes,
+)
 from tandem.run.jobs import close_jobs
 from tandem.run.node_time import read_node_time
 from tandem.run.run_keys import lease_run
@@ -236,19 +240,10 @@ def count_devices(work: StepWork, node: str) -> int:
     for row in work.world.cluster.list_objects("resourceslices"):
         spec = row["spec"]
         if spec.get("nodeName") == node and spec["driver"] == driver:
-            types = [_read_resource_type(device) for device in spec.get("devices") or []]
-            count += sum(kind in {NEURON_DEVICE, ""} for kind in types)
+            for device in spec.get("devices") or []:
+                kind = find_attribute(device, "resourceType").get("string", "")
+                count += kind in {NEURON_DEVICE, ""}
     return count
-
-
-def _read_resource_type(device: Object) -> str:
-    attributes = device.get("attributes") or {}
-    values = [
-        value.get("string", "")
-        for name, value in attributes.items()
-        if name.rpartition("/")[2] == "resourceType"
-    ]
-    return values[0] if values else ""
 
 
 def _describe_absence(work: StepWork) -> str:

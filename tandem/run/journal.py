@@ -16,7 +16,7 @@ import msgspec
 
 from tandem.bench.records.json_file import require_schema
 from tandem.errors import ExternalError, SchemaError
-from tandem.guard.bucket import read_object, write_object
+from tandem.guard.bucket import BucketObject, read_object, write_object
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.values import convert_call_errors
 from tandem.run.run_keys import RUNS_PREFIX, run_record_key, step_key, steps_prefix
@@ -70,12 +70,11 @@ class ObjectFile:
             ExternalError: S3 failed.
             StoredValueError: the object is no such value, or one of another schema.
         """
-        url = self.config.url(key)
-        with convert_call_errors(f"reading {key}", url, RETRY_ADVICE):
-            stored = read_object(self.clients, self.config, key)
+        stored = self._get(key)
         if stored is None:
             return None
         self._etags[key] = stored.etag
+        url = self.config.url(key)
         try:
             require_schema(stored.body, SCHEMA, label="it", where=url)
             return msgspec.json.decode(stored.body, type=kind)
@@ -92,9 +91,12 @@ class ObjectFile:
         Raises:
             ExternalError: S3 failed.
         """
-        with convert_call_errors(f"reading {key}", self.config.url(key), RETRY_ADVICE):
-            stored = read_object(self.clients, self.config, key)
+        stored = self._get(key)
         return stored.body if stored else b""
+
+    def _get(self, key: str) -> BucketObject | None:
+        with convert_call_errors(f"reading {key}", self.config.url(key), RETRY_ADVICE):
+            return read_object(self.clients, self.config, key)
 
     def write(self, key: str, value: msgspec.Struct) -> None:
         """Write a value over the version that was read, or where there was none.

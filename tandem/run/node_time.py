@@ -22,7 +22,7 @@ from typing import Any
 from tandem.errors import ExternalError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_state import FleetState
-from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
+from tandem.guard.observe import list_instances
 from tandem.guard.ownership import is_transient
 from tandem.guard.pager import iterate_pages
 from tandem.guard.values import CALL_ERRORS, describe_error
@@ -138,7 +138,7 @@ def _read_times(
             ends[match[2]] = activity.get("EndTime")
         elif match:  # a launch that failed names no instance
             launches[match[2]] = activity["StartTime"]
-    for instance in _list_instances(clients, config):
+    for instance in list_instances(clients, config):
         launches[instance["InstanceId"]] = instance["LaunchTime"].astimezone(UTC)
         end = _TRANSITION_TIME.search(instance.get("StateTransitionReason") or "")
         if end and instance["State"]["Name"] in ENDED_STATES:
@@ -161,12 +161,3 @@ def _list_activities(
             if activity["StartTime"] < since:
                 break
             yield activity
-
-
-def _list_instances(clients: AwsClients, config: GuardConfig) -> Iterator[dict[str, Any]]:
-    """Yield every instance of the node group that EC2 lists, those that ended too."""
-    tags = {CLUSTER_TAG: config.cluster, NODE_GROUP_TAG: config.node_group}
-    filters = [{"Name": f"tag:{tag}", "Values": [value]} for tag, value in tags.items()]
-    for page in iterate_pages(clients.ec2, "describe_instances", Filters=filters):
-        for reservation in page["Reservations"]:
-            yield from reservation["Instances"]

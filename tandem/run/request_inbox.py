@@ -159,20 +159,19 @@ class RequestInbox:
             problem = f"{item.size} bytes, and a request has at most {MAX_REQUEST_BYTES}"
             raise InputError(problem, where=item.key, change="write it with `tandem run`")
         request = parse_request(self.file.read_bytes(item.key), item.key)
-        is_old = (
-            request.kind != "cancel" and self.world.now() - item.written_at > MAX_AGE
-        )  # a cancel never comes too late
-        if is_old and not self._is_begun(item, request):
-            problem = (
-                f"it is of {item.written_at:%Y-%m-%d %H:%M} UTC, more than an hour old when it was"
-                " first seen"
-            )
-            raise InputError(problem, where=item.key, change="ask again")
         stem = _STEMS[request.kind].format(run=re.escape(request.run))
         fault = find_run_id_fault(request.run)
         if fault or not re.fullmatch(stem, item.stem):
             problem = fault or f"its name is not that of a {request.kind} of run {request.run}"
             raise InputError(problem, where=item.key, change="write it with `tandem run`")
+        age = self.world.now() - item.written_at
+        # a cancel never comes too late
+        if request.kind != "cancel" and age > MAX_AGE and not self._is_begun(item, request):
+            problem = (
+                f"it is of {item.written_at:%Y-%m-%d %H:%M} UTC, more than an hour old when it was"
+                " first seen"
+            )
+            raise InputError(problem, where=item.key, change="ask again")
         if request.environment != self.world.environment.name:
             problem = (
                 f"it is for environment {request.environment}, and this is"
@@ -185,11 +184,7 @@ class RequestInbox:
 
     def _is_begun(self, item: InboxItem, request: RunRequest) -> bool:
         """Return whether this very request began a run, but its answer could not be written."""
-        record = (
-            None
-            if find_run_id_fault(request.run)
-            else self.file.read(run_record_key(request.run), RunRecord)
-        )
+        record = self.file.read(run_record_key(request.run), RunRecord)
         return record is not None and (record.request, record.who) == (request, item.who)
 
     def _accept(

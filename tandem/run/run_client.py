@@ -25,8 +25,6 @@ from tandem.declarations import names
 from tandem.declarations.environment import Environment
 from tandem.declarations.names import PeopleKind
 from tandem.errors import ExternalError, InputError, TandemError
-from tandem.guard.bucket import read_object
-from tandem.guard.values import convert_call_errors
 from tandem.ops.account import create_client, create_guard_clients, create_session, iterate_rows
 from tandem.ops.faults import ABSENT_CODES, AccessDeniedError, call_operation
 from tandem.ops.guard_config import build_guard_config
@@ -240,11 +238,7 @@ class RunClient:
                 job = key.removeprefix(prefix).removesuffix(".txt")
                 if jobs is not None and job not in jobs:
                     continue
-                with convert_call_errors(f"reading {key}", self.config.url(key), "try again"):
-                    stored = read_object(self.clients, self.config, key)
-                if stored is None:
-                    continue
-                for text in stored.body.decode(errors="replace").splitlines():
+                for text in self.file.read_bytes(key).decode(errors="replace").splitlines():
                     yield LogLine(None, job, text)
 
 

@@ -299,11 +299,9 @@ def _estimate_stage(inputs: RunPlanInputs) -> StepEstimate:
     if not has_nat(inputs.environment):
         return _estimate_step("stage", minutes=minutes, basis=basis)
     price = find_price(inputs.environment, inputs.catalogue, "nat_gb")
-    unpriced = (
-        ""
-        if price.usd is not None
-        else f"staging through NAT: no price for {inputs.environment.region}"
-    )
+    unpriced = ""
+    if price.usd is None:
+        unpriced = f"staging through NAT: no price for {inputs.environment.region}"
     return _estimate_step(
         "stage", minutes=minutes, basis=basis, usd=size_gb * (price.usd or 0.0), unpriced=unpriced
     )

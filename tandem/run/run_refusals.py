@@ -25,8 +25,8 @@ from tandem.run.run_values import RunRequest
 def list_refusals(inputs: RunPlanInputs) -> tuple[InputError, ...]:
     """Return why this run cannot be done as requested; empty if it can."""
     fleet_fault = find_fleet_fault(inputs)
-    plan_faults = list_plan_faults(inputs)
-    return plan_faults if fleet_fault is None else (fleet_fault, *plan_faults)
+    plan_faults = tuple(list_plan_faults(inputs))
+    return (fleet_fault, *plan_faults) if fleet_fault else plan_faults
 
 
 def find_fleet_fault(inputs: RunPlanInputs) -> InputError | None:
@@ -41,12 +41,8 @@ def find_fleet_fault(inputs: RunPlanInputs) -> InputError | None:
     )
 
 
-def list_plan_faults(inputs: RunPlanInputs) -> tuple[InputError, ...]:
-    """Return why no fleet of the environment could do this run; empty if one can."""
-    return tuple(_iterate_faults(inputs))
-
-
-def _iterate_faults(inputs: RunPlanInputs) -> Iterator[InputError]:
+def list_plan_faults(inputs: RunPlanInputs) -> Iterator[InputError]:
+    """Yield why no fleet of the environment could do this run."""
     request = inputs.request
     max_hours = inputs.environment.guard.max_hours
     if not request.measures:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from tandem.artifacts.inventory import read_inventory
@@ -45,7 +46,7 @@ from tandem.run.request_inbox import RequestInbox
 from tandem.run.run_keys import RUNNER_KEY, run_record_key
 from tandem.run.run_values import LeaseBeat, RunnerBeat, RunRecord
 from tandem.run.run_world import RunWorld, StepWork
-from tandem.run.runner_seat import RunnerSeat, SeatedCluster
+from tandem.run.runner_seat import SeatedCluster, require_seat
 
 BEAT_SPAN = timedelta(seconds=60)
 ABSENCE_LIMIT = timedelta(minutes=5)  # between two beats; then this runner was frozen
@@ -62,9 +63,9 @@ class Runner:
     """
 
     def __init__(self, world: RunWorld) -> None:
-        seat = RunnerSeat(world.clients, world.guard, world.writer)
-        self.world = world = replace(world, cluster=SeatedCluster(world.cluster, seat.require))
-        self.file = ObjectFile(world.clients, world.guard, world.writer, seat.require)
+        take_seat = partial(require_seat, world.clients, world.guard, world.writer)
+        self.world = world = replace(world, cluster=SeatedCluster(world.cluster, take_seat))
+        self.file = ObjectFile(world.clients, world.guard, world.writer, take_seat)
         self.inbox = RequestInbox(world, self.file)
         self.engine: RunEngine | None = None
         self._beaten_at: datetime | None = None

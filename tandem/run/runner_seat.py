@@ -17,31 +17,21 @@ from tandem.run.run_keys import RUNNER_KEY
 from tandem.run.run_values import RunnerBeat
 
 
-class RunnerSeat:
-    """The place of this runner.
+def require_seat(clients: AwsClients, config: GuardConfig, writer: str) -> None:
+    """Read `runner.json`, and continue only if no other runner wrote it last.
 
     Args:
         clients, config: of the environment's bucket.
         writer: this runner, by its pod's uid.
+
+    Raises:
+        LostRunError: another runner is at work; this one must end.
+        ExternalError: S3 failed, or the object cannot be parsed; the act is left to the next look.
     """
-
-    def __init__(self, clients: AwsClients, config: GuardConfig, writer: str) -> None:
-        self._clients = clients
-        self._config = config
-        self._writer = writer
-
-    def require(self) -> None:
-        """Read `runner.json`, and continue only if no other runner wrote it last.
-
-        Raises:
-            LostRunError: another runner is at work; this one must end.
-            ExternalError: S3 failed, or the object cannot be parsed; the act is left to the next
-                look.
-        """
-        # a file of its own: a beat may replace only the version that this runner's last beat left
-        beat = ObjectFile(self._clients, self._config).read(RUNNER_KEY, RunnerBeat)
-        if beat is not None and beat.writer != self._writer:
-            raise LostRunError(f"{RUNNER_KEY} names {beat.writer}")
+    # a file of its own: a beat may replace only the version that this runner's last beat left
+    beat = ObjectFile(clients, config).read(RUNNER_KEY, RunnerBeat)
+    if beat is not None and beat.writer != writer:
+        raise LostRunError(f"{RUNNER_KEY} names {beat.writer}")
 
 
 class SeatedCluster:

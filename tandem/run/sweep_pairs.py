@@ -81,6 +81,14 @@ class PairState:
         )
 
 
+def read_pair_judgment(step: StepRecord) -> tuple[PairVerdict | None, PairEvidence | None]:
+    """Return verdict and evidence of a pair, from the step that judged it."""
+    return (
+        msgspec.convert(step.result.get("pair_verdict"), PairVerdict | None),
+        msgspec.convert(step.result.get("evidence"), PairEvidence | None),
+    )
+
+
 def list_pairs(steps: Mapping[str, StepRecord]) -> Iterator[PairState]:
     """Yield the chosen pairs of a sweep in their order.
 
@@ -99,8 +107,7 @@ def list_pairs(steps: Mapping[str, StepRecord]) -> Iterator[PairState]:
         verdict = None
         evidence = None
         if judge is not None and judge.state == "done":
-            verdict = msgspec.convert(judge.result.get("pair_verdict"), PairVerdict | None)
-            evidence = msgspec.convert(judge.result.get("evidence"), PairEvidence | None)
+            verdict, evidence = read_pair_judgment(judge)
             if verdict is None:
                 failure = f"{NO_EVIDENCE}: {judge.note}"
             elif verdict.has_figures and evidence is None:

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from tandem.judge.sweep_record import CandidateRecord, PairEvidence, PairVerdict, SweepRecord
+from tandem.judge.sweep_record import CandidateRecord, SweepRecord
 from tandem.plan.candidate_search import (
     CandidateResult,
     SweepCandidate,
@@ -34,7 +34,7 @@ from tandem.run.run_plan import END_MINUTES, JUDGE_MINUTES, READY_MINUTES, SERVE
 from tandem.run.run_values import StepRecord
 from tandem.run.run_world import LeaseEndError, RunEndError, StepProgress, StepWork
 from tandem.run.serving_steps import start_servers
-from tandem.run.sweep_pairs import PairState, list_pairs
+from tandem.run.sweep_pairs import PairState, list_pairs, read_pair_judgment
 
 MAX_FAILED_PAIRS = 3  # in a row: such a fault is hardly a candidate's own
 
@@ -121,8 +121,7 @@ def ask_leader(work: StepWork) -> StepProgress:
     if rank is None or work.result:
         return ask_tasks(work)
 
-    verdict = msgspec.convert(rank.result["pair_verdict"], PairVerdict | None)
-    evidence = msgspec.convert(rank.result["evidence"], PairEvidence | None)
+    verdict, evidence = read_pair_judgment(rank)
     if verdict is None or evidence is None or verdict.is_ruled_out:
         return StepProgress(
             state="skipped", note="no answer would let it win", result={"unasked": "ruled out"}
@@ -158,21 +157,18 @@ def judge_pair(work: StepWork) -> StepProgress:
 def count_spent_usd(work: StepWork) -> float:
     """Return the USD of the run's nodes until now, at the declared price."""
     run = work.journal.run
-    node_s = work.journal.run.node_s
+    node_s = run.node_s
     if run.has_lease:
         lease = run.leases[-1]
-        node_s += (
-            lease.nodes
-            * (work.world.now() - datetime.fromisoformat(lease.raised_at)).total_seconds()
-        )
+        age = work.world.now() - datetime.fromisoformat(lease.raised_at)
+        node_s += lease.nodes * age.total_seconds()
     return node_s / 3600 * work.world.environment.capacity.usd_per_hour
 
 
 def _describe_used_budget(work: StepWork) -> str:
     """Return that the budget is used, verdict and way to zero included; empty if not or without."""
     budget_usd = work.request.budget_usd
-    needed_usd = count_spent_usd(work) + _price_minutes(work, JUDGE_MINUTES + END_MINUTES)
-    if budget_usd and needed_usd >= budget_usd:
+    if budget_usd and _foretell_usd(work) >= budget_usd:
         return f"the budget of {budget_usd:.2f} USD is used"
     return ""
 
@@ -204,14 +200,13 @@ def build_record(work: StepWork) -> SweepRecord:
     decision = decide_sweep(_rank_remaining(work, pairs), results, _read_law(work))
     by_variant = {pair.variant: pair for pair in pairs}
     by_candidate = {row.candidate: row for row in results}
-    candidates = tuple(
-        (
-            _record_pair(work, candidate, by_variant[variant], by_candidate.get(candidate))
-            if variant in by_variant
-            else _record_unmeasured(candidate, variant, choices)
-        )
-        for candidate, variant in variants.items()
-    )
+    candidates = []
+    for candidate, variant in variants.items():
+        if variant in by_variant:
+            pair = by_variant[variant]
+            candidates.append(_record_pair(work, candidate, pair, by_candidate.get(candidate)))
+        else:
+            candidates.append(_record_unmeasured(candidate, variant, choices))
     is_simulated = any(pair.is_simulated for pair in pairs)
     winner = variants[decision.winner] if decision.winner else ""
     output_note = _describe_output(by_variant[winner]) if winner else ""
@@ -231,7 +226,7 @@ def build_record(work: StepWork) -> SweepRecord:
         is_simulated=is_simulated,
         winner=winner,
         output_note=output_note,
-        candidates=candidates,
+        candidates=tuple(candidates),
         budget_usd=work.request.budget_usd,
         node_minutes=work.journal.run.node_s / 60,
         compile_minutes=sum(row.compile_minutes for row in candidates),
@@ -369,13 +364,18 @@ def _find_budget_fault(work: StepWork, pairs: Sequence[PairState]) -> str:
     """Return why the budget pays for no other pair as costly as the longest; empty if it does."""
     budget_usd = work.request.budget_usd
     minutes = max((pair.sum_minutes(work.leases) for pair in pairs), default=0.0)
-    needed_usd = count_spent_usd(work) + _price_minutes(work, minutes + JUDGE_MINUTES + END_MINUTES)
+    needed_usd = _foretell_usd(work, minutes)
     if not budget_usd or needed_usd <= budget_usd:
         return ""
     return (
         f"another pair would bring the cost to {needed_usd:.2f} USD, above the budget of"
         f" {budget_usd:.2f}"
     )
+
+
+def _foretell_usd(work: StepWork, minutes: float = 0.0) -> float:
+    """Return the USD of the run after so many minutes more, verdict and way to zero included."""
+    return count_spent_usd(work) + _price_minutes(work, minutes + JUDGE_MINUTES + END_MINUTES)
 
 
 def _price_minutes(work: StepWork, minutes: float) -> float:

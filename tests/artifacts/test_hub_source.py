@@ -304,16 +304,11 @@ def test_unknown_token_is_named_by_its_secret(monkeypatch, tmp_path):
     assert "hf_nobody_knows_me" not in str(caught.value)
 
 
-def test_an_open_model_asks_for_no_secret(hub, monkeypatch, tmp_path):
+def test_an_open_model_is_sent_neither_the_secret_nor_a_token(hub, monkeypatch, tmp_path):
     monkeypatch.setenv(SECRET_NAME_VARIABLE, "hub-token")
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
     monkeypatch.setattr(hub_module, "read_token", lambda _name: pytest.fail("the secret was read"))
     resolved_and_received(tmp_path, SHARD)
-    assert not any("authorization" in request.headers for request in hub.log)
-
-
-def test_a_token_of_the_environment_is_not_sent(hub, monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    resolved_and_received(tmp_path, "config.json")
     assert not any("authorization" in request.headers for request in hub.log)
 
 

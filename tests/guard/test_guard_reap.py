@@ -34,6 +34,14 @@ def why(world, config: GuardConfig = GUARDED) -> str:
     return "; ".join(plan_stop(observe_fleet(world.clients, config, world.now), config).reasons)
 
 
+def whys_around(world, minutes, config: GuardConfig = GUARDED):
+    """Return the reasons a minute before a moment, and at it."""
+    world.advance(minutes - 1)
+    before = why(world, config)
+    world.advance(1)
+    return before, why(world, config)
+
+
 def beat(world, run="r1", minutes=0.0):
     world.put(
         heartbeat_key(run),
@@ -55,11 +63,7 @@ def test_nothing_is_due_under_a_live_lease(start, passes):
 def test_a_stop_is_due_at_the_deadline(world, start):
     start(hours=2)
     world.fires = False
-    world.advance(119)
-    before = why(world)
-    world.advance(1)
-
-    assert (before, why(world)) == ("", "the lease of run r1 ends at 2026-11-21T10:00:00Z")
+    assert whys_around(world, 120) == ("", "the lease of run r1 ends at 2026-11-21T10:00:00Z")
 
 
 def test_the_reaper_writes_the_fence_that_the_one_shot_stop_could_not(world, start, passes):
@@ -81,11 +85,7 @@ def test_the_first_pass_stops_a_size_without_a_lease_that_has_no_instance_yet(wo
 def test_a_lease_whose_fleet_is_at_0_is_over_after_the_grace(world, start):
     start(hours=8)
     world.want(0)
-    world.advance(9)
-    before = why(world)
-    world.advance(1)
-
-    assert (before, why(world)) == ("", "run r1 has a lease and its fleet is at 0")
+    assert whys_around(world, 10) == ("", "run r1 has a lease and its fleet is at 0")
 
 
 def test_a_raise_that_waits_for_capacity_keeps_its_lease(world, start, passes):
@@ -114,11 +114,7 @@ def test_a_stale_beat_is_a_stop(world, start, minutes):
 
 def test_a_missing_beat_is_a_stop_after_the_idle_minutes(world, start):
     start(**BEATS)
-    world.advance(29)
-    before = why(world)
-    world.advance(1)
-
-    assert (before, why(world)) == ("", "run r1 has not beaten since 2026-11-21T08:00:00Z")
+    assert whys_around(world, 30) == ("", "run r1 has not beaten since 2026-11-21T08:00:00Z")
 
 
 @pytest.mark.parametrize(("minutes", "stops"), [(5, False), (5.1, True), (1e6, True)])
@@ -164,11 +160,7 @@ def test_an_old_instance_is_a_stop_whatever_its_lease(world, start):
     later = {"created": "2026-11-21T12:00:00Z", "deadline": "2999-01-01T00:00:00Z"}
     world.put(lease_key("r1"), {**lease, **later})
     world.schedules.clear()
-    world.advance(8 * 60 - 1)
-    before = why(world)
-    world.advance(1)
-
-    assert (before, why(world)) == ("", "an instance is older than 8 hours")
+    assert whys_around(world, 8 * 60) == ("", "an instance is older than 8 hours")
 
 
 def test_a_stop_is_due_45_minutes_before_the_blocks_end(world, start):
@@ -178,11 +170,8 @@ def test_a_stop_is_due_45_minutes_before_the_blocks_end(world, start):
     world.schedules.clear()
     lease = world.read(lease_key("r1"))
     world.put(lease_key("r1"), {**lease, "deadline": "2999-01-01T00:00:00Z"})
-    world.advance(15)
-    before = why(world, BLOCK)
-    world.advance(1)
-
-    assert (before, why(world, BLOCK)) == ("", "the Capacity Block ends at 2026-11-22T08:00:00Z")
+    reasons = whys_around(world, 16, BLOCK)
+    assert reasons == ("", "the Capacity Block ends at 2026-11-22T08:00:00Z")
 
 
 def test_a_clock_past_the_blocks_end_stops_what_still_runs(world):

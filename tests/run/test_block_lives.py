@@ -23,10 +23,15 @@ def reach_second_lease():
     return world
 
 
+def resume(world):
+    """Ask for a second lease of 8 hours; return the run's record at its end."""
+    world.ask("resume", hours=8)
+    return world.live()
+
+
 def test_second_lease_beyond_the_old_end_is_refused_before_the_extension_is_paid():
     world = reach_second_lease()
-    world.ask("resume", hours=8)
-    record = world.live()
+    record = resume(world)
     assert (record["state"], "the Capacity Block lasts from" in record["reason"]) == ("ended", True)
 
 
@@ -42,8 +47,7 @@ def test_second_lease_beyond_the_old_end_is_judged_without_a_deploy(moved_by):
         block.scale_down_at += moved_by
     else:
         world.pass_time((OLD_END - world.account.now).total_seconds())
-    world.ask("resume", hours=8)
-    record = world.live()
+    record = resume(world)
 
     assert (record["state"], world.is_empty, len(record["leases"])) == ("judged", True, 2)
     assert world.account.group["tags"] == tags
@@ -53,8 +57,7 @@ def test_second_lease_beyond_the_old_end_is_judged_without_a_deploy(moved_by):
 def test_run_whose_nodes_eks_takes_at_the_old_end_ends_at_zero_with_the_reason():
     world = reach_second_lease()
     world.account.block.ends += DAY
-    world.ask("resume", hours=8)
-    record = world.live()
+    record = resume(world)
     assert (record["state"], world.account.alive) == ("ended", [])
     assert "its fleet is at 0" in record["reason"]
 
@@ -101,8 +104,7 @@ def replace_block(world, *, deploys):
 def test_second_lease_on_another_block_is_judged_once_fleet_names_it():
     world = reach_second_lease()
     replace_block(world, deploys=True)
-    world.ask("resume", hours=8)
-    record = world.live()
+    record = resume(world)
 
     assert (record["state"], world.is_empty, len(record["leases"])) == ("judged", True, 2)
     assert [machine.launch_time > OLD_END for machine in world.account.machines] == [False, True]
@@ -111,8 +113,7 @@ def test_second_lease_on_another_block_is_judged_once_fleet_names_it():
 def test_second_lease_on_another_block_is_refused_while_fleet_names_the_old_one():
     world = reach_second_lease()
     replace_block(world, deploys=False)
-    world.ask("resume", hours=8)
-    record = world.live()
+    record = resume(world)
 
     assert (record["state"], len(world.account.machines)) == ("ended", 1)
     assert "is not in this account and region" in record["reason"]

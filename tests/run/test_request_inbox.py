@@ -36,6 +36,12 @@ def put(world, body, *, who=WHO, stem=RUN):
     return key
 
 
+def age_request(world, key, hours):
+    """Let a request have been written some hours ago."""
+    body, etag, _ = world.account.objects[key]
+    world.account.objects[key] = (body, etag, world.account.now - timedelta(hours=hours))
+
+
 def test_not_json(world):
     assert "not a request" in refuse(world, put(world, b"\x00no"))
 
@@ -58,10 +64,7 @@ def test_who_is_the_folder(world):
 
 def test_yesterdays_request(world):
     key = world.ask()
-    world.account.objects[key] = (
-        *world.account.objects[key][:2],
-        world.account.now - timedelta(hours=25),
-    )
+    age_request(world, key, hours=25)
     assert "more than an hour old when it was first seen" in refuse(world, key)
 
 
@@ -142,10 +145,7 @@ def test_cancel_is_never_too_late(world):
     world.ask()
     world.look()
     key = world.ask("cancel")
-    world.account.objects[key] = (
-        *world.account.objects[key][:2],
-        world.account.now - timedelta(hours=2),
-    )
+    age_request(world, key, hours=2)
     assert world.live()["state"] == "cancelled"
 
 
@@ -184,6 +184,13 @@ def put_junk(world, count):
     return [put(world, b"no", stem=f"junk-{number:03}") for number in range(count)]
 
 
+def put_engineers_cancels(world):
+    keys = [f"stage-requests/AROAENGINEER:eva/junk-{number}.cancel.json" for number in range(20)]
+    for key in keys:
+        world.account.put(key, b"no")
+    return keys
+
+
 def test_one_request_is_taken_at_a_look(world):
     first_key, *other_keys = put_junk(world, 3)
     world.look()
@@ -191,15 +198,20 @@ def test_one_request_is_taken_at_a_look(world):
     assert [world.read_answer(key) for key in other_keys] == [None, None]
 
 
-def test_cancel_goes_before_older_requests(world):
+@pytest.mark.parametrize(
+    "put_others",
+    [lambda world: put_junk(world, 300), put_engineers_cancels],
+    ids=["requests", "cancels of engineers"],
+)
+def test_an_operators_cancel_goes_before_older_requests(world, put_others):
     world.ask()
     world.look()
-    junk_keys = put_junk(world, 300)
+    other_keys = put_others(world)
     world.pass_time(60)
     world.ask("cancel")
     world.look()
     assert world.read_run()["cancelled_by"] == WHO
-    assert not any(map(world.read_answer, junk_keys))
+    assert not any(map(world.read_answer, other_keys))
 
 
 def deny_reads(world, key):
@@ -230,18 +242,3 @@ def test_cancel_of_an_unreadable_run_is_refused(world):
     key = world.ask("cancel")
     world.look()
     assert "it has schema 9" in world.read_answer(key)["reason"]
-
-
-def test_cancels_of_engineers_delay_no_cancel_of_an_operator(world):
-    world.ask()
-    world.look()
-    junk_keys = [
-        f"stage-requests/AROAENGINEER:eva/junk-{number}.cancel.json" for number in range(20)
-    ]
-    for key in junk_keys:
-        world.account.put(key, b"no")
-    world.pass_time(60)
-    world.ask("cancel")
-    world.look()
-    assert world.read_run()["cancelled_by"] == WHO
-    assert not any(map(world.read_answer, junk_keys))

@@ -104,7 +104,7 @@ def test_raise_that_is_kept_away_catches_a_refusal_without_reason(monkeypatch):
 
 FROZEN_CHANGES: dict[str, tuple[Change, int]] = {
     "no healthy run ends": (
-        replace_function("tandem.run.runner_seat.RunnerSeat.require", lambda _: None),
+        replace_function("tandem.run.runner.require_seat", lambda *_: None),
         3,
     ),
     "the reason is true": (

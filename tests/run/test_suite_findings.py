@@ -84,13 +84,16 @@ def test_a_stored_file_is_not_counted_before_its_target_is_staged(store, judge, 
     assert f"3 prompts, not counted: {TARGET.id} is not staged" in finding.message
 
 
-def test_the_targets_tokenizer_refuses_a_prompt_that_cannot_fit(store, judge, support):
+def test_the_targets_tokenizer_refuses_a_prompt_that_cannot_fit_and_shows_none(
+    store, judge, support
+):
     path, suite = support
     store_suite(store, path.name, path.read_bytes())
     stage_tokenizer(store)
     finding = judge(suite)
     assert finding.level == "fail"
     assert "line 2 has 400; max_prompt_tokens is 384" in finding.message
+    assert "word" not in finding.message
 
 
 def test_other_bytes_under_the_digest_fail(store, judge, support):
@@ -117,10 +120,3 @@ def test_a_plan_has_the_prompts_of_a_stored_file(store, support):
     own_experiment = EXPERIMENT.model_copy(update={"suites": (suite,)})
     store_suite(store, path.name, path.read_bytes())
     assert len(find_bucket_suites(store, own_experiment)["support.jsonl"].prompts) == 3
-
-
-def test_no_finding_shows_a_prompt(store, judge, support):
-    path, suite = support
-    store_suite(store, path.name, path.read_bytes())
-    stage_tokenizer(store)
-    assert "word" not in judge(suite).message

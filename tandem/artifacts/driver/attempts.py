@@ -259,13 +259,10 @@ class CompileDriver:
                 return NOTHING_LEFT, f"the program ended well and left nothing in {options.output}"
             if self._stop_signal or self.remaining_s <= 0:
                 group.terminate(min(STOP_GRACE_S, options.grace_s), whole_group=True)
-                is_stop = bool(self._stop_signal)
-                overdue = f"{options.deadline_s:g} s are over"
-                return (
-                    (STOP_REQUEST, f"{self._stop_signal} arrived")
-                    if is_stop
-                    else (DEADLINE, overdue)
-                )
+                end: tuple[FailureKind, str] = (DEADLINE, f"{options.deadline_s:g} s are over")
+                if self._stop_signal:
+                    end = (STOP_REQUEST, f"{self._stop_signal} arrived")
+                return end
             if options.until_healthy and self._is_healthy(options.until_healthy):
                 return self._end_server(group)
             if time.monotonic() - self._last_heartbeat_s >= options.heartbeat_s:

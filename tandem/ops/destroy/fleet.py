@@ -5,6 +5,7 @@ Invariant: unreadable state is an obstacle too; unknown is never taken for gone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -108,6 +109,24 @@ def has_bucket(account: AccountClients, bucket: str) -> bool:
     return account.find("s3", "HeadBucket", f"s3://{bucket}", Bucket=bucket) is not None
 
 
+def list_node_groups(account: AccountClients) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield each node group of the cluster with its tags; not one that is gone since the list.
+
+    Raises:
+        ExternalError: EKS does not answer.
+    """
+    cluster = account.cluster
+    where = f"node groups of {cluster}"
+    for group in account.list_rows(
+        "eks", "ListNodegroups", "nodegroups", where, clusterName=cluster
+    ):
+        answer = account.find(
+            "eks", "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group
+        )
+        if answer is not None:
+            yield group, answer["nodegroup"].get("tags", {})
+
+
 def read_cluster(account: AccountClients) -> dict[str, Any] | None:
     """Return the cluster of the environment's name as EKS describes it; None if there is none.
 
@@ -120,17 +139,11 @@ def read_cluster(account: AccountClients) -> dict[str, Any] | None:
     response = account.find("eks", "DescribeCluster", cluster, name=cluster)
     if response is None:
         return None
-    foreign_groups = []
-    where = f"node groups of {cluster}"
-    for group in account.list_rows(
-        "eks", "ListNodegroups", "nodegroups", where, clusterName=cluster
-    ):
-        answer = account.find(
-            "eks", "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group
-        )
-        # a node group that is gone since the list has no owner
-        if answer and answer["nodegroup"].get("tags", {}).get(names.OWNER_TAG) != account.name:
-            foreign_groups.append(group)
+    foreign_groups = [
+        group
+        for group, tags in list_node_groups(account)
+        if tags.get(names.OWNER_TAG) != account.name
+    ]
     if foreign_groups:
         flags = {"cluster_name": cluster, "nodegroup_name": foreign_groups[0]}
         raise InputError(

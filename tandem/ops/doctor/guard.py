@@ -17,10 +17,10 @@ from tandem.guard.lease import read_lease, read_pointer
 from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.guard.scaling_groups import LAUNCH_PROCESS, ScalingGroup, read_scaling_groups
 from tandem.guard.schedules import list_foreign_schedules
-from tandem.guard.values import CALL_ERRORS
+from tandem.ops import status
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.doctor.context import EXIT_EXTERNAL, DoctorContext, Finding
-from tandem.ops.faults import ABSENT_CODES, convert_error
+from tandem.ops.faults import ABSENT_CODES, convert_errors
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.status_warnings import build_schedule_warning
 from tandem.shell_command import build_cdk_command
@@ -86,10 +86,10 @@ def check_scaling_groups(context: DoctorContext, account: AccountClients) -> Ite
     config = build_guard_config(context.environment)
     rows = (read_node_group(account).get("resources") or {}).get("autoScalingGroups", [])
     clients = account.guard_clients("s3", "autoscaling")
-    with _convert_errors("s3", "GetObject", config.bucket):
+    with convert_errors("s3", "GetObject", config.bucket):
         fence = read_fence(clients, config) if rows else None
     where = config.node_group_description
-    with _convert_errors("autoscaling", "DescribeAutoScalingGroups", where):
+    with convert_errors("autoscaling", "DescribeAutoScalingGroups", where):
         groups = read_scaling_groups(clients, [str(row["name"]) for row in rows])
     suspended_groups = [group for group in groups if group.suspended_processes]
     for group in suspended_groups:
@@ -130,19 +130,6 @@ def _allow_absence(codes: Collection[str]) -> Iterator[None]:
             raise
 
 
-@contextmanager
-def _convert_errors(service: str, operation: str, where: str) -> Iterator[None]:
-    """Turn an error of a guard's call into what an operator is told.
-
-    Raises:
-        TandemError: the call failed; AWS's answer is in `__cause__`.
-    """
-    try:
-        yield
-    except CALL_ERRORS as error:
-        raise convert_error(error, service=service, operation=operation, where=where) from error
-
-
 def check_schedules(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Name the guard's schedules that no lease owns: one may raise a fenced fleet."""
     config = build_guard_config(context.environment)
@@ -151,11 +138,11 @@ def check_schedules(context: DoctorContext, account: AccountClients) -> Iterator
     lease = None
     with (
         _allow_absence({"NoSuchBucket"}),
-        _convert_errors("s3", "GetObject", f"s3://{config.bucket}"),
+        convert_errors("s3", "GetObject", f"s3://{config.bucket}"),
     ):
         lease = read_lease(clients, config, read_pointer(clients, config))[0]
     foreign_schedules = None
-    with _allow_absence(ABSENT_CODES), _convert_errors("scheduler", "ListSchedules", where):
+    with _allow_absence(ABSENT_CODES), convert_errors("scheduler", "ListSchedules", where):
         foreign_schedules = list_foreign_schedules(clients, config, lease)
     if foreign_schedules is None:
         yield Finding("ok", f"{where} is not there yet")
@@ -178,6 +165,4 @@ def check_schedules(context: DoctorContext, account: AccountClients) -> Iterator
 def read_node_group(account: AccountClients) -> Mapping[str, Any]:
     """Return the node group as EKS describes it; empty if there is none."""
     config = build_guard_config(account.environment)
-    parameters = {"clusterName": config.cluster, "nodegroupName": config.node_group}
-    answer = account.find("eks", "DescribeNodegroup", config.node_group_description, **parameters)
-    return answer["nodegroup"] if answer else {}
+    return status.read_node_group(account.client("eks"), config) or {}

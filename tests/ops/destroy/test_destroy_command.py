@@ -67,27 +67,25 @@ def test_teardown_shows_what_goes_and_stays(small, run):
     assert f"bucket {names.bucket_name(world.environment)}: stays" in outcome.out
 
 
-@pytest.mark.parametrize("stdin", ["yes\n", "\n", ""])
-def test_anything_else_that_is_typed_changes_nothing(small, run, stdin):
+@pytest.mark.parametrize(
+    ("flags", "stdin", "words"),
+    [
+        ([], "yes\n", "nothing was changed"),
+        ([], "\n", "nothing was changed"),
+        ([], "", "nothing was changed"),
+        ([], None, "--yes-i-mean {}"),
+        (["--yes-i-mean", "another"], None, "--yes-i-mean {}"),
+    ],
+    ids=["yes", "a line", "an end", "nobody", "another"],
+)
+def test_whoever_does_not_name_the_environment_changes_nothing(small, run, flags, stdin, words):
     world = small().deploy(("Artifacts", "Network"))
     before = world.stacks()
 
-    outcome = run(world, stdin=stdin)
+    outcome = run(world, *flags, stdin=stdin)
 
     assert outcome.code == 2
-    assert "nothing was changed" in outcome.err
-    assert world.stacks() == before
-
-
-@pytest.mark.parametrize("flags", [[], ["--yes-i-mean", "another"]], ids=["nobody", "another"])
-def test_flag_must_name_the_environment(small, run, flags):
-    world = small().deploy(("Artifacts", "Network"))
-    before = world.stacks()
-
-    outcome = run(world, *flags)
-
-    assert outcome.code == 2
-    assert f"--yes-i-mean {world.name}" in outcome.err
+    assert words.format(world.name) in outcome.err
     assert world.stacks() == before
 
 
