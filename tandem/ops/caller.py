@@ -9,7 +9,8 @@ from tandem.aws.faults import classify_fault
 from tandem.declarations.environment import Environment
 from tandem.errors import InputError, TandemError
 from tandem.guard.config import AwsClients, GuardConfig
-from tandem.guard.values import CALL_ERRORS, describe_error
+from tandem.guard.observe import describe_node_group
+from tandem.guard.values import CALL_ERRORS
 from tandem.ops.account import require_account
 
 UNKNOWN_CALLER = "unknown"
@@ -58,13 +59,8 @@ def identify_caller(
         if reason is not None and reason.kind == "no credentials":
             raise
         doubt = fault.problem
-    except CALL_ERRORS as error:  # botocore fails on a page that a proxy sends in place of STS
-        doubt = describe_error(error)
     try:
-        answer = clients.eks.describe_nodegroup(
-            clusterName=config.cluster, nodegroupName=config.node_group
-        )
-        account = str(answer["nodegroup"]["nodegroupArn"]).split(":")[4]
+        account = str(describe_node_group(clients, config)["nodegroupArn"]).split(":")[4]
     except (*CALL_ERRORS, IndexError):
         account = environment.account  # EKS gives no account either
     if account != environment.account:

@@ -135,7 +135,7 @@ def search_log_groups(
     for row in account.list_rows(
         "logs", "DescribeLogGroups", "logGroups", where, logGroupNamePattern=account.name
     ):
-        name = str(row["logGroupName"])
+        name = row["logGroupName"]
         size = int(row.get("storedBytes", 0))
         if ownership.owns({}, name):
             remove = build_aws_command("logs delete-log-group", log_group_name=name)
@@ -215,7 +215,7 @@ def _search_roles(
 ) -> Iterator[LeftoverResource]:
     """Yield roles named like ours, unless their tags name another: IAM lists none."""
     for row in account.list_rows("iam", "ListRoles", "Roles", "IAM roles"):
-        name = str(row["RoleName"])
+        name = row["RoleName"]
         if not name.startswith((f"{ownership.name}-", f"tandem-{ownership.name}")):
             continue
         tags = tags_of(list(account.list_rows("iam", "ListRoleTags", "Tags", name, RoleName=name)))
@@ -255,12 +255,12 @@ def _search_keys(
     read_count = 0
     for row in account.list_rows("kms", "ListKeys", "Keys", "KMS keys"):
         try:
-            metadata, tags = _read_key(account, str(row["KeyId"]))
+            metadata, tags = _read_key(account, row["KeyId"])
         except AccessDeniedError as error:
             denial = error
             continue
         read_count += 1
-        description = str(metadata.get("Description", ""))
+        description = metadata.get("Description", "")
         if metadata.get("KeyManager") != "AWS" and ownership.owns(tags, *description.split()):
             yield _describe_key(metadata, description)
     if denial and not read_count:
@@ -316,14 +316,14 @@ def _search_listed(
         # an address of EC2-Classic has no id
         resource_id = str(row)
         if kind.id_key:
-            resource_id = str(row.get(kind.id_key, ""))
+            resource_id = row.get(kind.id_key, "")
         tags = {}
         text = resource_id  # only EC2's lists have tags; elsewhere the id has the name in it
         note = f"{kind.note} {resource_id}" if kind.note else ""
         if kind.service == "ec2":
             tags = tags_of(row.get("Tags") or row.get("TagSet"))
             state = _read_state(row)
-            text = str(row.get(kind.name_key, ""))
+            text = row.get(kind.name_key, "")
             note = ", ".join(filter(None, (tags.get("Name"), state)))
             if kind.states and state not in kind.states:
                 continue

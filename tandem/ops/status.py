@@ -279,7 +279,7 @@ def _list_alarms(
         for alarm in iterate_rows(
             clients.cloudwatch, "DescribeAlarms", f"{kind}s", where, **parameters
         ):
-            name = str(alarm["AlarmName"])
+            name = alarm["AlarmName"]
             if name != names.alarm_name(environment, "parked") and not name.startswith(
                 neighbour_prefixes
             ):

@@ -44,21 +44,11 @@ def test_what_is_there_already_is_left_alone(store, folder):
     assert (import_artifact(store, folder, KEY), keys(store)) == ((there, False), before)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"tuning": {"fused_qkv": False}}, "artifact True, deployment False"),
-    ],
-)
-def test_artifact_of_another_key_is_refused_by_its_field(store, folder, change, words):
-    with pytest.raises(StaleError) as refusal:
-        import_artifact(store, folder, replace(KEY, **change))
-    problem = refusal.value.problem.lower()
-    assert (next(iter(change)) in problem, words.lower() in problem, keys(store)) == (
-        True,
-        True,
-        set(),
-    )
+def test_artifact_of_another_key_is_refused_by_its_field(store, folder):
+    other_key = replace(KEY, tuning={"fused_qkv": False})
+    with pytest.raises(StaleError, match=r"tuning\.fused_qkv: artifact true, deployment false"):
+        import_artifact(store, folder, other_key)
+    assert keys(store) == set()
 
 
 def test_a_folder_that_is_not_there_is_refused_by_name(store, tmp_path):

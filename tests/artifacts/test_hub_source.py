@@ -189,22 +189,19 @@ def test_hub_that_asks_to_wait_for_hours_is_a_fault(tmp_path):
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_revision_that_is_not_there_is_refused_by_name(tmp_path):
-    with pytest.raises(InputError, match=f"no revision {OTHER}"):
-        resolve_snapshot(MODEL, OTHER, tmp_path)
-
-
-@pytest.mark.usefixtures("hub")
-def test_a_model_that_is_not_there_is_refused_by_name(tmp_path):
-    with pytest.raises(InputError, match="the hub has no model acme/nothing, or it is private"):
-        resolve_snapshot("acme/nothing", COMMIT, tmp_path)
-
-
-@pytest.mark.usefixtures("hub")
-@pytest.mark.parametrize("name", ["acme/a--b", "acme/x" * 20])
-def test_a_name_that_no_hub_takes_is_refused(tmp_path, name):
-    with pytest.raises(InputError, match="not the name of a model"):
-        resolve_snapshot(name, COMMIT, tmp_path)
+@pytest.mark.parametrize(
+    ("model", "revision", "words"),
+    [
+        (MODEL, OTHER, f"no revision {OTHER}"),
+        ("acme/nothing", COMMIT, "the hub has no model acme/nothing, or it is private"),
+        ("acme/a--b", COMMIT, "not the name of a model"),
+        ("acme/x" * 20, COMMIT, "not the name of a model"),
+    ],
+    ids=["revision", "model", "two hyphens", "too long"],
+)
+def test_what_the_hub_does_not_have_is_refused_by_name(tmp_path, model, revision, words):
+    with pytest.raises(InputError, match=words):
+        resolve_snapshot(model, revision, tmp_path)
 
 
 @pytest.mark.parametrize(

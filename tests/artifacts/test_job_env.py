@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tandem.artifacts.job_env import (
     HOLDER_VARIABLE,
-    ModelReference,
     parse_model_references,
     read_artifact_key,
     read_holder,
@@ -18,14 +19,11 @@ from tandem.errors import InputError
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def test_a_model_at_a_commit_is_pinned():
+def test_a_model_is_pinned_at_a_commit_alone():
     (reference,) = parse_model_references([f"Qwen/Qwen3-1.7B@{COMMIT}"])
 
     assert (reference.is_pinned, reference.prefix) == (True, f"models/Qwen/Qwen3-1.7B/{COMMIT}")
-
-
-def test_a_model_at_a_branch_is_not_pinned():
-    assert not ModelReference(id="Qwen/Qwen3-1.7B", revision="main").is_pinned
+    assert not replace(reference, revision="main").is_pinned
 
 
 @pytest.mark.parametrize("name", ["Qwen3-1.7B@main", "Qwen/Qwen3-1.7B", "Qwen/..@main", "a/b@c/d"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from functools import cache
 
 import pytest
 from chart_cases import ENVIRONMENTS, everything, experiments
@@ -43,7 +42,6 @@ def rights_on_the_page(kind: ClusterKind) -> set[Right]:
     }
 
 
-@cache
 def rights_by_rbac(environment: str, kind: ClusterKind) -> set[Right]:
     spaces = {
         "an experiment": names.experiment_namespace(experiments(ENVIRONMENTS[environment])[0]),
@@ -51,9 +49,8 @@ def rights_by_rbac(environment: str, kind: ClusterKind) -> set[Right]:
         "all namespaces": None,
     }
     return {
-        (place, *asked_item)
+        (place, verb, group, resource)
         for place, (verb, group, resource) in itertools.product(PLACES, EVERYTHING)
-        for asked_item in [(verb, group, resource)]
         if allows(
             everything(environment),
             {kubernetes_group(kind), "system:authenticated"},

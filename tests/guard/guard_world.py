@@ -80,6 +80,15 @@ def refused(code: str, operation: str, message: str = "as told") -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": message}}, operation)
 
 
+def aws_operation(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Have a method of the world be an operation of AWS, in which faults and others come in."""
+
+    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self, **request: self._call(name, lambda: method(self, **request))
+
+    return decorate
+
+
 @dataclass
 class Machine:
     """One instance; `due` is when its state changes by itself."""
@@ -276,31 +285,27 @@ class World:
 
     # S3
 
+    @aws_operation("s3.get_object")
     def _get(self, *, Bucket: str, Key: str) -> Any:
-        def effect() -> Any:
-            assert Bucket == GUARDED.bucket
-            if len(Key.encode()) > LONGEST_KEY:  # what is no UTF-8 boto3 cannot send
-                raise refused("KeyTooLongError", "GetObject")
-            if Key not in self.objects:
-                raise refused("NoSuchKey", "GetObject")
-            body, etag, last_modified = self.objects[Key]
-            return {"Body": io.BytesIO(body), "ETag": etag, "LastModified": last_modified}
+        assert Bucket == GUARDED.bucket
+        if len(Key.encode()) > LONGEST_KEY:  # what is no UTF-8 boto3 cannot send
+            raise refused("KeyTooLongError", "GetObject")
+        if Key not in self.objects:
+            raise refused("NoSuchKey", "GetObject")
+        body, etag, last_modified = self.objects[Key]
+        return {"Body": io.BytesIO(body), "ETag": etag, "LastModified": last_modified}
 
-        return self._call("s3.get_object", effect)
-
+    @aws_operation("s3.put_object")
     def _put(
         self, *, Bucket: str, Key: str, Body: bytes, ContentType: str, **condition: str
     ) -> Any:
-        def effect() -> Any:
-            assert (Bucket, ContentType, len(condition)) == (GUARDED.bucket, "application/json", 1)
-            result = self.objects.get(Key)
-            if "IfMatch" in condition and result is None:
-                raise refused("NoSuchKey", "PutObject")
-            if result and result[1] != condition.get("IfMatch"):
-                raise refused("PreconditionFailed", "PutObject")
-            return {"ETag": self.put(Key, Body)}
-
-        return self._call("s3.put_object", effect)
+        assert (Bucket, ContentType, len(condition)) == (GUARDED.bucket, "application/json", 1)
+        result = self.objects.get(Key)
+        if "IfMatch" in condition and result is None:
+            raise refused("NoSuchKey", "PutObject")
+        if result and result[1] != condition.get("IfMatch"):
+            raise refused("PreconditionFailed", "PutObject")
+        return {"ETag": self.put(Key, Body)}
 
     def put(self, key: str, body: bytes | dict[str, Any]) -> str:
         """Write an object as anybody may, without a condition; its ETag."""
@@ -327,20 +332,17 @@ class World:
             raise refused("ResourceNotFoundException", operation)
         return self.group
 
+    @aws_operation("eks.describe_nodegroup")
     def _describe(self, *, clusterName: str, nodegroupName: str) -> Any:
-        def effect() -> Any:
-            group = json.loads(
-                json.dumps(self._mine(clusterName, nodegroupName, "DescribeNodegroup"))
-            )
-            return {
-                "nodegroup": {
-                    **group,
-                    "resources": {"autoScalingGroups": [{"name": SCALING_GROUP}]},
-                }
+        group = json.loads(json.dumps(self._mine(clusterName, nodegroupName, "DescribeNodegroup")))
+        return {
+            "nodegroup": {
+                **group,
+                "resources": {"autoScalingGroups": [{"name": SCALING_GROUP}]},
             }
+        }
 
-        return self._call("eks.describe_nodegroup", effect)
-
+    @aws_operation("eks.update_nodegroup_config")
     def _update(
         self,
         *,
@@ -349,16 +351,13 @@ class World:
         scalingConfig: dict[str, int] | None = None,
         labels: Any = None,
     ) -> Any:
-        def effect() -> Any:
-            group = self._mine(clusterName, nodegroupName, "UpdateNodegroupConfig")
-            if scalingConfig:
-                self.size(scalingConfig)
-            for name in (labels or {}).get("removeLabels", []):
-                group["labels"].pop(name, None)
-            group["labels"].update((labels or {}).get("addOrUpdateLabels", {}))
-            return {"update": {"status": "InProgress"}}
-
-        return self._call("eks.update_nodegroup_config", effect)
+        group = self._mine(clusterName, nodegroupName, "UpdateNodegroupConfig")
+        if scalingConfig:
+            self.size(scalingConfig)
+        for name in (labels or {}).get("removeLabels", []):
+            group["labels"].pop(name, None)
+        group["labels"].update((labels or {}).get("addOrUpdateLabels", {}))
+        return {"update": {"status": "InProgress"}}
 
     def size(self, sizes: dict[str, int]) -> None:
         """Set sizes as EKS does, whoever asks: a person, a deploy, a schedule."""
@@ -382,85 +381,72 @@ class World:
 
     # Auto Scaling
 
+    @aws_operation("autoscaling.describe_auto_scaling_groups")
     def _scaling_groups(self, *, AutoScalingGroupNames: list[str]) -> Any:
-        def effect() -> Any:
-            matches = (
-                [SCALING_GROUP] if self.group and SCALING_GROUP in AutoScalingGroupNames else []
-            )
-            return {
-                "AutoScalingGroups": [
-                    {
-                        "AutoScalingGroupName": name,
-                        **self.scaling,
-                        "SuspendedProcesses": [
-                            {"ProcessName": process} for process in sorted(self.suspended)
-                        ],
-                    }
-                    for name in matches
-                ]
-            }
+        matches = [SCALING_GROUP] if self.group and SCALING_GROUP in AutoScalingGroupNames else []
+        return {
+            "AutoScalingGroups": [
+                {
+                    "AutoScalingGroupName": name,
+                    **self.scaling,
+                    "SuspendedProcesses": [
+                        {"ProcessName": process} for process in sorted(self.suspended)
+                    ],
+                }
+                for name in matches
+            ]
+        }
 
-        return self._call("autoscaling.describe_auto_scaling_groups", effect)
-
+    @aws_operation("autoscaling.describe_scaling_activities")
     def _activities(self, *, AutoScalingGroupName: str, NextToken: str = "0") -> Any:
         """List launches and ends, the newest first; an end has its EndTime once Auto Scaling saw
         that it is over."""
-
-        def effect() -> Any:
-            if not self.group or AutoScalingGroupName != SCALING_GROUP:
-                raise refused(
-                    "ValidationError",
-                    "DescribeScalingActivities",
-                    "AutoScalingGroup name not found",
-                )
-            rows = []
-            for machine in self.machines:
-                launch = {
-                    "Description": f"Launching a new EC2 instance: {machine.id}",
-                    "StartTime": machine.launch_time,
+        if not self.group or AutoScalingGroupName != SCALING_GROUP:
+            raise refused(
+                "ValidationError",
+                "DescribeScalingActivities",
+                "AutoScalingGroup name not found",
+            )
+        rows = []
+        for machine in self.machines:
+            launch = {
+                "Description": f"Launching a new EC2 instance: {machine.id}",
+                "StartTime": machine.launch_time,
+            }
+            rows.append(launch)
+            if machine.ended:
+                row = {
+                    "Description": f"Terminating EC2 instance: {machine.id}",
+                    "StartTime": machine.ended,
                 }
-                rows.append(launch)
-                if machine.ended:
-                    row = {
-                        "Description": f"Terminating EC2 instance: {machine.id}",
-                        "StartTime": machine.ended,
-                    }
-                    over = machine.gone and machine.gone + ACTIVITY_LAG
-                    rows.append(row | ({"EndTime": over} if over and over <= self.now else {}))
-            rows.sort(key=lambda row: row["StartTime"], reverse=True)
-            start = int(NextToken)
-            more = {"NextToken": str(start + 1)} if len(rows) > start + 1 else {}
-            return {"Activities": rows[start : start + 1], **more}
+                over = machine.gone and machine.gone + ACTIVITY_LAG
+                rows.append(row | ({"EndTime": over} if over and over <= self.now else {}))
+        rows.sort(key=lambda row: row["StartTime"], reverse=True)
+        start = int(NextToken)
+        more = {"NextToken": str(start + 1)} if len(rows) > start + 1 else {}
+        return {"Activities": rows[start : start + 1], **more}
 
-        return self._call("autoscaling.describe_scaling_activities", effect)
-
+    @aws_operation("autoscaling.suspend_processes")
     def _suspend(self, *, AutoScalingGroupName: str, ScalingProcesses: list[str]) -> Any:
-        def effect() -> Any:
-            assert AutoScalingGroupName == SCALING_GROUP
-            self.suspended |= set(ScalingProcesses)
-            return {}
+        assert AutoScalingGroupName == SCALING_GROUP
+        self.suspended |= set(ScalingProcesses)
+        return {}
 
-        return self._call("autoscaling.suspend_processes", effect)
-
+    @aws_operation("autoscaling.resume_processes")
     def _resume(self, *, AutoScalingGroupName: str, ScalingProcesses: list[str]) -> Any:
-        def effect() -> Any:
-            assert AutoScalingGroupName == SCALING_GROUP
-            self.suspended -= set(ScalingProcesses)
-            self._reconcile()
-            return {}
+        assert AutoScalingGroupName == SCALING_GROUP
+        self.suspended -= set(ScalingProcesses)
+        self._reconcile()
+        return {}
 
-        return self._call("autoscaling.resume_processes", effect)
-
+    @aws_operation("autoscaling.update_auto_scaling_group")
     def _size_scaling_group(
         self, *, AutoScalingGroupName: str, MinSize: int, DesiredCapacity: int
     ) -> Any:
-        def effect() -> Any:
-            assert AutoScalingGroupName == SCALING_GROUP
-            self.scaling = {"MinSize": MinSize, "DesiredCapacity": DesiredCapacity}
-            self._reconcile()
-            return {}
-
-        return self._call("autoscaling.update_auto_scaling_group", effect)
+        assert AutoScalingGroupName == SCALING_GROUP
+        self.scaling = {"MinSize": MinSize, "DesiredCapacity": DesiredCapacity}
+        self._reconcile()
+        return {}
 
     # EC2
 
@@ -498,72 +484,64 @@ class World:
             machine.state, machine.due = "shutting-down", self.now + timedelta(seconds=self.stop_s)
             machine.ended = self.now
 
+    @aws_operation("ec2.describe_instances")
     def _list(self, *, Filters: list[dict[str, Any]], NextToken: str = "0") -> Any:
-        def effect() -> Any:
-            assert {Filter["Name"] for Filter in Filters} == {
-                f"tag:{CLUSTER_TAG}",
-                f"tag:{NODE_GROUP_TAG}",
-            }
-            wanted_by_name = {
-                Filter["Name"].removeprefix("tag:"): Filter["Values"][0] for Filter in Filters
-            }
-            machines = [
-                item
-                for item in self.machines
-                if not item.gone or self.now - item.gone < FORGOTTEN_AFTER
-            ]
-            result = [item for item in machines if wanted_by_name.items() <= item.tags.items()]
-            # one a page: nobody may read the first page only
-            start = int(NextToken)
-            page = 1
-            return {
-                "Reservations": [
-                    {
-                        "Instances": [
-                            {
-                                "InstanceId": item.id,
-                                "LaunchTime": item.launch_time,
-                                "State": {"Name": item.state},
-                                "StateTransitionReason": _describe_end(item),
-                                "Tags": [
-                                    {"Key": key, "Value": value} for key, value in item.tags.items()
-                                ],
-                            }
-                        ]
-                    }
-                    for item in result[start : start + page]
-                ],
-                **({"NextToken": str(start + page)} if len(result) > start + page else {}),
-            }
+        assert {Filter["Name"] for Filter in Filters} == {
+            f"tag:{CLUSTER_TAG}",
+            f"tag:{NODE_GROUP_TAG}",
+        }
+        wanted_by_name = {
+            Filter["Name"].removeprefix("tag:"): Filter["Values"][0] for Filter in Filters
+        }
+        machines = [
+            item
+            for item in self.machines
+            if not item.gone or self.now - item.gone < FORGOTTEN_AFTER
+        ]
+        result = [item for item in machines if wanted_by_name.items() <= item.tags.items()]
+        # one a page: nobody may read the first page only
+        start = int(NextToken)
+        page = 1
+        return {
+            "Reservations": [
+                {
+                    "Instances": [
+                        {
+                            "InstanceId": item.id,
+                            "LaunchTime": item.launch_time,
+                            "State": {"Name": item.state},
+                            "StateTransitionReason": _describe_end(item),
+                            "Tags": [
+                                {"Key": key, "Value": value} for key, value in item.tags.items()
+                            ],
+                        }
+                    ]
+                }
+                for item in result[start : start + page]
+            ],
+            **({"NextToken": str(start + page)} if len(result) > start + page else {}),
+        }
 
-        return self._call("ec2.describe_instances", effect)
-
+    @aws_operation("ec2.terminate_instances")
     def _terminate(self, *, InstanceIds: list[str]) -> Any:
-        def effect() -> Any:
-            meant = [entry for entry in self.machines if entry.id in InstanceIds]
-            # then none of the call's ends (EC2 API reference)
-            if any(entry.protected for entry in meant):
-                raise refused("OperationNotPermitted", "TerminateInstances")
-            for item in meant:
-                self._end(item)
-            return {}
+        meant = [entry for entry in self.machines if entry.id in InstanceIds]
+        # then none of the call's ends (EC2 API reference)
+        if any(entry.protected for entry in meant):
+            raise refused("OperationNotPermitted", "TerminateInstances")
+        for item in meant:
+            self._end(item)
+        return {}
 
-        return self._call("ec2.terminate_instances", effect)
-
+    @aws_operation("ec2.describe_capacity_reservations")
     def _describe_reservations(self, *, CapacityReservationIds: list[str]) -> Any:
-        def effect() -> Any:
-            if self.block is None or CapacityReservationIds != [self.block.id]:
-                raise refused(
-                    "InvalidCapacityReservationId.NotFound", "DescribeCapacityReservations"
-                )
-            row = {"CapacityReservationId": self.block.id, "State": self.block.state}
-            return {
-                "CapacityReservations": [
-                    row | {"StartDate": self.block.starts, "EndDate": self.block.ends}
-                ]
-            }
-
-        return self._call("ec2.describe_capacity_reservations", effect)
+        if self.block is None or CapacityReservationIds != [self.block.id]:
+            raise refused("InvalidCapacityReservationId.NotFound", "DescribeCapacityReservations")
+        row = {"CapacityReservationId": self.block.id, "State": self.block.state}
+        return {
+            "CapacityReservations": [
+                row | {"StartDate": self.block.starts, "EndDate": self.block.ends}
+            ]
+        }
 
     def deploy_block(self, starts: datetime, ends: datetime, id_: str = RESERVATION) -> None:
         """Buy a Capacity Block and deploy Fleet for it, whose tags are the plan; EKS makes its
@@ -596,52 +574,42 @@ class World:
 
     # Scheduler
 
+    @aws_operation("scheduler.create_schedule")
     def _create(self, **schedule: Any) -> Any:
-        def effect() -> Any:
-            if schedule["Name"] in self.schedules:
-                raise refused("ConflictException", "CreateSchedule")
-            self.schedules[schedule["Name"]] = schedule
-            return {"ScheduleArn": f"arn:{schedule['Name']}"}
+        if schedule["Name"] in self.schedules:
+            raise refused("ConflictException", "CreateSchedule")
+        self.schedules[schedule["Name"]] = schedule
+        return {"ScheduleArn": f"arn:{schedule['Name']}"}
 
-        return self._call("scheduler.create_schedule", effect)
-
+    @aws_operation("scheduler.get_schedule")
     def _schedule(self, *, GroupName: str, Name: str) -> Any:
-        def effect() -> Any:
-            if Name not in self.schedules or self.schedules[Name]["GroupName"] != GroupName:
-                raise refused("ResourceNotFoundException", "GetSchedule")
-            return {**self.schedules[Name], "Arn": f"arn:{Name}"}
+        if Name not in self.schedules or self.schedules[Name]["GroupName"] != GroupName:
+            raise refused("ResourceNotFoundException", "GetSchedule")
+        return {**self.schedules[Name], "Arn": f"arn:{Name}"}
 
-        return self._call("scheduler.get_schedule", effect)
-
+    @aws_operation("scheduler.list_schedules")
     def _schedules(self, *, GroupName: str, NextToken: str = "0") -> Any:
-        def effect() -> Any:
-            result = sorted(
-                name
-                for name, schedule in self.schedules.items()
-                if schedule["GroupName"] == GroupName
-            )
-            start = int(NextToken)
-            more = {"NextToken": str(start + 1)} if len(result) > start + 1 else {}
-            rows = [
-                {
-                    "Name": name,
-                    "State": "ENABLED",
-                    "Target": {"Arn": self.schedules[name]["Target"]["Arn"]},
-                }
-                for name in result[start : start + 1]
-            ]
-            return {"Schedules": rows, **more}
+        result = sorted(
+            name for name, schedule in self.schedules.items() if schedule["GroupName"] == GroupName
+        )
+        start = int(NextToken)
+        more = {"NextToken": str(start + 1)} if len(result) > start + 1 else {}
+        rows = [
+            {
+                "Name": name,
+                "State": "ENABLED",
+                "Target": {"Arn": self.schedules[name]["Target"]["Arn"]},
+            }
+            for name in result[start : start + 1]
+        ]
+        return {"Schedules": rows, **more}
 
-        return self._call("scheduler.list_schedules", effect)
-
+    @aws_operation("scheduler.delete_schedule")
     def _delete(self, *, GroupName: str, Name: str) -> Any:
-        def effect() -> Any:
-            if Name not in self.schedules or self.schedules[Name]["GroupName"] != GroupName:
-                raise refused("ResourceNotFoundException", "DeleteSchedule")
-            del self.schedules[Name]
-            return {}
-
-        return self._call("scheduler.delete_schedule", effect)
+        if Name not in self.schedules or self.schedules[Name]["GroupName"] != GroupName:
+            raise refused("ResourceNotFoundException", "DeleteSchedule")
+        del self.schedules[Name]
+        return {}
 
     def _fire(self) -> None:
         for name, item in list(self.schedules.items()):
@@ -661,27 +629,24 @@ class World:
 
     # people
 
+    @aws_operation("sns.publish")
     def _publish(self, *, TopicArn: str, Subject: str, Message: str) -> Any:
-        def effect() -> Any:
-            assert TopicArn == GUARDED.topic_arn
-            assert len(Subject) < 100
-            assert "\n" not in Subject
-            if len(Message.encode()) > LONGEST_MESSAGE:
-                raise refused("InvalidParameter", "Publish")
-            self.messages.append({"subject": Subject, "text": Message})
-            return {}
+        assert TopicArn == GUARDED.topic_arn
+        assert len(Subject) < 100
+        assert "\n" not in Subject
+        if len(Message.encode()) > LONGEST_MESSAGE:
+            raise refused("InvalidParameter", "Publish")
+        self.messages.append({"subject": Subject, "text": Message})
+        return {}
 
-        return self._call("sns.publish", effect)
-
+    @aws_operation("cloudwatch.put_metric_data")
     def _measure(self, *, Namespace: str, MetricData: list[dict[str, Any]]) -> Any:
-        def effect() -> Any:
-            assert Namespace == GUARDED.namespace
-            self.metrics.append({item["MetricName"]: item["Value"] for item in MetricData})
-            self.measured += [(self.now, item["MetricName"], item["Value"]) for item in MetricData]
-            return {}
+        assert Namespace == GUARDED.namespace
+        self.metrics.append({item["MetricName"]: item["Value"] for item in MetricData})
+        self.measured += [(self.now, item["MetricName"], item["Value"]) for item in MetricData]
+        return {}
 
-        return self._call("cloudwatch.put_metric_data", effect)
-
+    @aws_operation("cloudwatch.get_metric_statistics")
     def _figures(
         self,
         *,
@@ -692,19 +657,14 @@ class World:
         Period: int,
         Statistics: list[str],
     ) -> Any:
-        def effect() -> Any:
-            assert (Namespace, Statistics) == (GUARDED.namespace, ["Minimum"])
-            assert 0 < (EndTime - StartTime).total_seconds() / Period <= MAX_STATISTICS_POINTS
-            lowest: dict[datetime, float] = {}
-            for at, name, value in self.measured:
-                if name == MetricName and StartTime <= at < EndTime:
-                    begin = datetime.fromtimestamp(at.timestamp() // Period * Period, UTC)
-                    lowest[begin] = min(value, lowest.get(begin, value))
-            return {
-                "Datapoints": [{"Timestamp": at, "Minimum": value} for at, value in lowest.items()]
-            }
-
-        return self._call("cloudwatch.get_metric_statistics", effect)
+        assert (Namespace, Statistics) == (GUARDED.namespace, ["Minimum"])
+        assert 0 < (EndTime - StartTime).total_seconds() / Period <= MAX_STATISTICS_POINTS
+        lowest: dict[datetime, float] = {}
+        for at, name, value in self.measured:
+            if name == MetricName and StartTime <= at < EndTime:
+                begin = datetime.fromtimestamp(at.timestamp() // Period * Period, UTC)
+                lowest[begin] = min(value, lowest.get(begin, value))
+        return {"Datapoints": [{"Timestamp": at, "Minimum": value} for at, value in lowest.items()]}
 
     # others
 

@@ -53,34 +53,29 @@ def disturb(monkeypatch, name, value):
     return run_races(SEED, 1_000, until_wrong=True)[0]
 
 
-def test_a_start_that_does_not_read_again_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.ownership.LeaseOwner.find_loss", lambda _: "")
-
-
-def test_a_take_back_of_anothers_fleet_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.ownership.LeaseOwner.find_other_owner", lambda _: "")
-
-
-def test_a_reaper_that_knows_no_unleased_fleet_is_caught(monkeypatch):
-    assert disturb(
-        monkeypatch, "tandem.guard.plan._list_missing_lease_reasons", lambda *_: iter(())
-    )
-
-
-def test_a_reaper_that_reads_no_lease_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.plan._list_misuse_reasons", lambda *_: iter(()))
-
-
-def test_a_reaper_that_fences_an_ending_lease_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.fleet_state.FleetState.is_ending", False)
-
-
-def test_an_end_that_does_not_wait_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.normal_end.follow_fleet", lambda *_, **__: ())
-
-
-def test_a_stop_that_does_not_look_at_its_fence_again_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.apply._StopPass._find_release", lambda *_, **__: "")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ownership.LeaseOwner.find_loss", lambda _: ""),
+        ("ownership.LeaseOwner.find_other_owner", lambda _: ""),
+        ("plan._list_missing_lease_reasons", lambda *_: iter(())),
+        ("plan._list_misuse_reasons", lambda *_: iter(())),
+        ("fleet_state.FleetState.is_ending", False),
+        ("normal_end.follow_fleet", lambda *_, **__: ()),
+        ("apply._StopPass._find_release", lambda *_, **__: ""),
+    ],
+    ids=[
+        "a start that does not read again",
+        "a take back of another's fleet",
+        "a reaper that knows no unleased fleet",
+        "a reaper that reads no lease",
+        "a reaper that fences an ending lease",
+        "an end that does not wait",
+        "a stop that does not look at its fence again",
+    ],
+)
+def test_a_guard_that_lacks_a_look_is_caught(monkeypatch, name, value):
+    assert disturb(monkeypatch, f"tandem.guard.{name}", value)
 
 
 def test_a_start_that_deletes_the_schedules_of_others_is_caught(monkeypatch):

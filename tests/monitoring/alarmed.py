@@ -83,6 +83,15 @@ def of(found: EnvironmentAlarms, what: str, variant: str | None = None) -> Metri
     return result
 
 
+def hold_texts(alarm: MetricAlarm, environment: str) -> None:
+    """Hold that an alarm says what is wrong, why at this level, and what to do."""
+    assert len(alarm.description) <= MAX_DESCRIPTION_CHARACTERS
+    assert alarm.description.endswith(f"docs/{alarm.page}#{alarm.anchor}")
+    assert alarm.sentence.endswith(".")
+    assert environment in alarm.sentence
+    assert re.search(r"[:;] ", alarm.reason), alarm.reason
+
+
 def every(**observability) -> EnvironmentAlarms:
     """All alarms of the post's environment, its experiment alone, with a reference."""
     return build_alarms(watched(only=["post"], **({"reference": REFERENCE} | observability)))

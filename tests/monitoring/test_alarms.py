@@ -54,11 +54,7 @@ def test_an_alarm_reads_what_somebody_was_recorded_to_send(name):
 @in_every_scope
 def test_an_alarm_says_what_is_wrong_why_at_this_level_and_what_to_do(name):
     for alarm in each(name):
-        assert len(alarm.description) <= alarmed.MAX_DESCRIPTION_CHARACTERS
-        assert alarm.description.endswith(f"docs/{alarm.page}#{alarm.anchor}")
-        assert alarm.sentence.endswith(".")
-        assert SCOPES[name].environment.name in alarm.sentence
-        assert re.search(r"[:;] ", alarm.reason), alarm.reason
+        alarmed.hold_texts(alarm, SCOPES[name].environment.name)
 
 
 @in_every_scope

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import alarmed
 import pytest
 from hosted import ENVIRONMENTS as NAMES
@@ -35,11 +33,7 @@ def test_an_alarm_reads_what_its_publisher_sends_and_says_what_to_do(name):
             tuple(dimension for dimension, _ in read.dimensions)
             in metrics.PUBLISHERS[publisher].dimensions
         )
-        assert alarm.description.endswith(f"docs/{alarm.page}#{alarm.anchor}")
-        assert len(alarm.description) <= alarmed.MAX_DESCRIPTION_CHARACTERS
-        assert name in alarm.sentence
-        assert alarm.sentence.endswith(".")
-        assert re.search(r"[:;] ", alarm.reason)
+        alarmed.hold_texts(alarm, name)
         assert alarm.periods * alarm.period_s <= alarmed.MAX_EVALUATION_S
 
 

@@ -51,7 +51,8 @@ class LeaderLife(SmallSweep):
 def live_leader(small, large, **settings):
     """Live a sweep whose drafts accept so much; the small one is measured first."""
     world = LeaderLife(acceptance={SMALL: small, LARGE: large}, **settings)
-    return world, live(world)[1]
+    live(world)
+    return world
 
 
 @pytest.fixture(scope="module")
@@ -61,38 +62,36 @@ def first_leads():
 
 
 def test_leader_answers_the_task(first_leads):
-    world, _ = first_leads
-    assert world.list_quality()[0][0] == "done"
+    assert first_leads.list_quality()[0][0] == "done"
 
 
 def test_candidate_behind_answers_no_task(first_leads):
-    world, decision = first_leads
-    scores = [row["evidence"]["score"] for row in decision["candidates"]]
+    candidates = first_leads.read_decision()["candidates"]
+    scores = [row["evidence"]["score"] for row in candidates]
     note = f"it is {min(scores):.2f} times as fast, and {max(scores):.2f} is measured"
-    assert world.list_quality()[1] == ("skipped", note)
+    assert first_leads.list_quality()[1] == ("skipped", note)
 
 
 def test_candidate_behind_is_judged_once(first_leads):
-    world, _ = first_leads
-    assert [bool(job) for job in world.tasks] == [False, True, False]
+    assert [bool(job) for job in first_leads.tasks] == [False, True, False]
 
 
 def test_leader_wins_by_the_task(first_leads):
-    _, decision = first_leads
+    decision = first_leads.read_decision()
     assert decision["winner"] == "qwen-sd-qwen3-0-6b-k7"
     assert decision["output_note"]
 
 
 def test_later_leader_answers_too():
-    world, decision = live_leader(0.7, 0.9)
+    world = live_leader(0.7, 0.9)
     assert [state for state, _ in world.list_quality()] == ["done", "done"]
-    assert decision["winner"] == "qwen-sd-qwen3-1-7b-k7"
+    assert world.read_decision()["winner"] == "qwen-sd-qwen3-1-7b-k7"
 
 
 def test_slower_candidate_answers_no_task():
-    world, decision = live_leader(0.1, 0.1)
+    world = live_leader(0.1, 0.1)
     assert world.list_quality() == [("skipped", "no answer would let it win")] * 2
-    assert set(find_states(decision).values()) == {"rejected"}
+    assert set(find_states(world.read_decision()).values()) == {"rejected"}
 
 
 def test_cheap_task_is_asked_of_every_pair():

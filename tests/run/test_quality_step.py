@@ -71,19 +71,17 @@ def run_experiment(*, has_tasks=True, script=None, leaves_answers=False, **field
 @pytest.fixture(scope="module")
 def tasks_run():
     """A run whose tasks were answered."""
-    return run_experiment()
+    return run_experiment()[0]
 
 
 def test_both_servers_are_asked(tasks_run):
-    world, _ = tasks_run
-    assert world.asked == [
+    assert tasks_run.asked == [
         " ".join(f"{arm}=http://{arm}.tandem-post.svc:8000" for arm in (BASELINE, VARIANT))
     ]
 
 
 def test_judge_hears_of_the_answers(tasks_run):
-    world, _ = tasks_run
-    assert world.judged.quality_job.startswith("tandem-quality-")
+    assert tasks_run.judged.quality_job.startswith("tandem-quality-")
 
 
 def test_absent_task_set_ends_the_run_before_money():

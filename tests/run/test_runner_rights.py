@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from fleet_seen import fence_objects
 from guard_world import SCALING_GROUP, START
 from virtual_world import VirtualWorld
 
+from tandem.guard.fence import FENCE_KEY
 from tandem.ops.people.cluster_rights import RUNNER_CLUSTER_RIGHTS
 from tandem.ops.people.rights import RUNNER_RIGHTS
 from tandem.ops.stop_paths import StopPath
@@ -52,22 +54,9 @@ def test_account_rights_are_the_calls_that_are_made():
     # whose end every look reads from EC2
     world.account.deploy_block(START, START + timedelta(days=1))
     world.account.suspended = {"Launch"}  # by a stop that was lifted since
-    fence = {
-        "state": "lifted",
-        "who": "berta",
-        "why": "enough",
-        "run": None,
-        "at": "2026-11-21T07:00:00Z",
-    }
-    fence |= {
-        "passes": 0,
-        "last_look": None,
-        "told": "",
-        "told_at": None,
-        "instances": [],
-        "terminated": [],
-    }
-    world.account.put("stop.json", {"schema": 1, **fence, "suspended": [SCALING_GROUP]})
+    lifted_at = START - timedelta(hours=1)
+    fence = fence_objects(state="lifted", at=lifted_at, suspended=(SCALING_GROUP,))
+    world.account.put(FENCE_KEY, fence[FENCE_KEY])
     world.paths = [StopPath("reaper", "unarmed", "silent")]
     world.ask(starts=2, accept_unarmed=True)
     assert world.live()["state"] == "judged"

@@ -20,34 +20,34 @@ def live(world, **fields):
 def life():
     """A sweep in which the large draft is the better one."""
     world = SweepLife()
-    return world, *live(world)
+    live(world)
+    return world
 
 
 def test_sweep_decides(life):
-    _, record, decision = life
-    assert (record["state"], decision["word"]) == ("judged", "decided"), record["reason"]
+    word = life.read_decision()["word"]
+    assert (life.read_run()["state"], word) == ("judged", "decided")
 
 
 def test_better_draft_wins(life):
-    _, _, decision = life
+    decision = life.read_decision()
     winner = next(row for row in decision["candidates"] if row["variant"] == decision["winner"])
     assert winner["draft"] == LARGE
 
 
 def test_verdict_is_the_decision(life):
-    _, record, decision = life
-    assert record["verdict"] == decision["sentence"]
+    assert life.read_run()["verdict"] == life.read_decision()["sentence"]
 
 
 def test_losers_are_not_measured(life):
-    _, _, decision = life
+    decision = life.read_decision()
     assert sum(row["state"] == "measured" for row in decision["candidates"]) < len(
         decision["candidates"]
     )
 
 
 def test_every_elimination_has_a_reason_and_a_time(life):
-    _, _, decision = life
+    decision = life.read_decision()
     assert all(
         row["reason"] and row["decided_at"]
         for row in decision["candidates"]
@@ -56,19 +56,17 @@ def test_every_elimination_has_a_reason_and_a_time(life):
 
 
 def test_compile_minutes_are_counted(life):
-    _, _, decision = life
+    decision = life.read_decision()
     assert 0 < decision["compile_minutes"] < decision["node_minutes"]
 
 
 def test_only_measured_candidates_are_compiled(life):
-    world, _, decision = life
-    count = sum(row["state"] == "measured" for row in decision["candidates"])
-    assert len(world.stored & set(list_artifacts(SWEEP).values())) == count + 1
+    count = sum(row["state"] == "measured" for row in life.read_decision()["candidates"])
+    assert len(life.stored & set(list_artifacts(SWEEP).values())) == count + 1
 
 
 def test_nothing_is_left(life):
-    world, _, _ = life
-    assert world.is_empty
+    assert life.is_empty
 
 
 def find_states(decision):

@@ -16,73 +16,68 @@ from virtual_world import (
     at_step,
 )
 
+from rehearsal.cluster.pods import PodScript
 from tandem.run.run_values import RunnerBeat
 
 
 @pytest.fixture(scope="module")
-def life():
+def judged_world():
     """A run of four rounds and a control round from an empty bucket."""
     world = VirtualWorld()
-    key = world.ask()
-    return world, world.live(), key
+    world.ask()
+    world.live()
+    return world
 
 
-def test_run_is_judged(life):
-    _, record, _ = life
+def test_run_is_judged(judged_world):
+    record = judged_world.read_run()
     assert (record["state"], record["verdict"]) == ("judged", "qwen-sd-vllm is faster")
 
 
-def test_steps_stand_in_their_order(life):
-    world, _, _ = life
+def test_steps_stand_in_their_order(judged_world):
     rounds = [f"round-{number:05}" for number in range(5)]
     before = ["preflight", "stage", "raise", "node", "compile", "label", "serve", "ready", "check"]
-    assert [step for step, _, _ in world.list_steps()] == [*before, *rounds, "judge", "end"]
+    assert [step for step, _, _ in judged_world.list_steps()] == [*before, *rounds, "judge", "end"]
 
 
-def test_nothing_is_left(life):
-    world, _, _ = life
-    assert world.is_empty
+def test_nothing_is_left(judged_world):
+    assert judged_world.is_empty
 
 
-def test_people_hear_the_verdict(life):
-    world, _, _ = life
-    assert [message["text"] for message in world.account.messages] == [
+def test_people_hear_the_verdict(judged_world):
+    assert [message["text"] for message in judged_world.account.messages] == [
         "post-us-east-2: run post-1 judged. qwen-sd-vllm is faster"
     ]
 
 
-def test_node_seconds_agree_with_the_account(life):
-    world, record, _ = life
-    machine = world.account.machines[0]
+def test_node_seconds_agree_with_the_account(judged_world):
+    record = judged_world.read_run()
+    machine = judged_world.account.machines[0]
     empty_at = datetime.fromisoformat(record["leases"][0]["empty_at"])
     assert abs(record["node_s"] - (empty_at - machine.launch_time).total_seconds()) <= 60
 
 
-def test_each_job_leaves_the_tail_of_its_log(life):
-    world, _, _ = life
-    logs = [key for key in world.account.objects if key.startswith(f"runs/{RUN}/logs/")]
+def test_each_job_leaves_the_tail_of_its_log(judged_world):
+    logs = [key for key in judged_world.account.objects if key.startswith(f"runs/{RUN}/logs/")]
     assert len(logs) == 2 + 2 + 5 + 1  # stage, compile, measure, judge
 
 
-def test_both_servers_had_a_half(life):
-    world, _, _ = life
+def test_both_servers_had_a_half(judged_world):
     placements = [
         row["result"]["placements"]
-        for row in world.read_steps()
+        for row in judged_world.read_steps()
         if row["step"].startswith("round-")
     ]
     assert placements == [{BASELINE: "devices 0-7", VARIANT: "devices 8-15"}] * 5
 
 
-def test_runner_beats(life):
-    world, _, _ = life
-    beat = world.runner.file.read("runner.json", RunnerBeat)
+def test_runner_beats(judged_world):
+    beat = judged_world.runner.file.read("runner.json", RunnerBeat)
     assert (beat.writer, beat.run, set(beat.spec_digests)) == ("runner-1", None, {"post"})
 
 
-def test_judge_hears_of_every_round(life):
-    world, _, _ = life
-    assert world.judged.confirmed == tuple((number, 1) for number in range(5))
+def test_judge_hears_of_every_round(judged_world):
+    assert judged_world.judged.confirmed == tuple((number, 1) for number in range(5))
 
 
 def test_warm_bucket_needs_no_compile():
@@ -133,7 +128,7 @@ def test_void_control_voids_the_run():
 
 def test_run_spans_leases():
     world = VirtualWorld(stored=FULL_BUCKET)
-    world.scripts["tandem-measure"] = world.DEFAULTS["tandem-measure"].__class__(run_s=1500)
+    world.scripts["tandem-measure"] = PodScript(run_s=1500)
     world.ask(hours=2)
     waiting = world.live()
     assert (waiting["state"], world.is_empty) == ("waiting", True)
@@ -146,10 +141,9 @@ def test_run_spans_leases():
     assert world.is_empty
 
 
-def test_one_image_measures_all_rounds(life):
-    world, _, _ = life
-    digest = world.read_steps()[9]["result"]["image_id"]
-    first_image, *later_images = world.measure_images
+def test_one_image_measures_all_rounds(judged_world):
+    digest = judged_world.read_steps()[9]["result"]["image_id"]
+    first_image, *later_images = judged_world.measure_images
     repository = first_image.rpartition(":")[0]
     assert set(later_images) == {f"{repository}@{digest}"}
 

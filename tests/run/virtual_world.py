@@ -183,9 +183,7 @@ class StoreCluster:
         try:
             return effect()
         except ApiError as error:
-            if error.status == 404:
-                return None
-            if error.status == 409:
+            if error.status in {404, 409}:
                 return None
             raise
 
@@ -607,10 +605,10 @@ class VirtualWorld:
         now = self.account.now
         if not self.has_reaper or (self.reaped_at and now - self.reaped_at < REAPER_SPAN):
             return
-        labels_of_node = self.account.dies_after
+        dies_after = self.account.dies_after
         self.account.dies_after = None
         run_reaper_pass(self.account.clients, GUARD, now)
-        self.account.dies_after = labels_of_node
+        self.account.dies_after = dies_after
         self.reaped_at = now
         self.passes += 1
 

@@ -27,16 +27,11 @@ def test_public_endpoint_keeps_the_private_way(stacks: Templates) -> None:
     assert endpoint["PublicAccessCidrs"] == ["203.0.113.0/24"]
 
 
-def test_named_clients_alone_reach_the_private_endpoint(stacks: Templates) -> None:
+def test_named_clients_alone_reach_the_private_endpoint_by_https(stacks: Templates) -> None:
     rules = resources(stacks["closed-Cluster"], "AWS::EC2::SecurityGroupIngress")
     sources = [rule.get("CidrIp") or rule.get("SourceSecurityGroupId") for rule in rules]
-    assert sources == [RANGE, GROUP]
-
-
-def test_clients_reach_the_endpoint_by_https(stacks: Templates) -> None:
-    rules = resources(stacks["closed-Cluster"], "AWS::EC2::SecurityGroupIngress")
     ports = {(rule["IpProtocol"], rule["FromPort"], rule["ToPort"]) for rule in rules}
-    assert ports == {("tcp", 443, 443)}
+    assert (sources, ports) == ([RANGE, GROUP], {("tcp", 443, 443)})
 
 
 def test_principals_that_differ_by_a_path_have_an_entry_each(stacks: Templates) -> None:

@@ -111,7 +111,7 @@ def check_quota(context: DoctorContext, account: AccountClients) -> Finding:
     if quota["Value"] >= required:
         return Finding("ok", message)
     flags = {
-        "quota_code": str(quota["QuotaCode"]),
+        "quota_code": quota["QuotaCode"],
         "desired_value": str(required),
         "region": region,
     }
@@ -264,7 +264,7 @@ def _compare_plans(
         )
     differences = list_plan_differences(
         context.environment.capacity,
-        deployed_id=str(tags.get(RESERVATION_TAG, "")),
+        deployed_id=tags.get(RESERVATION_TAG, ""),
         planned=planned,
         actual=BlockWindow(starts=row.get("StartDate"), ends=row.get("EndDate")),
     )
@@ -291,7 +291,7 @@ def check_block_end(context: DoctorContext, account: AccountClients) -> Iterator
         return
     yield from _judge_extensions(account, row)
     group_names = [
-        str(group["name"])
+        group["name"]
         for group in (node_group.get("resources") or {}).get("autoScalingGroups", [])
     ]
     for group_name in group_names:

@@ -80,7 +80,7 @@ def check_node_image(context: DoctorContext, account: AccountClients) -> Finding
         return Finding(
             "unknown", f"AWS publishes no {parameter}", "see the releases of awslabs/amazon-eks-ami"
         )
-    newest = str(response["Parameter"]["Value"])
+    newest = response["Parameter"]["Value"]
     minor = context.catalogue.kubernetes.minors[environment.cluster.kubernetes]
     release = environment.cluster.ami_release or minor.default_release
     if release is None:
@@ -118,7 +118,7 @@ def _list_offers(account: AccountClients, name: str, version: str) -> dict[str, 
             for compatibility in entry["compatibilities"]:
                 if compatibility["clusterVersion"] == version:
                     is_default = bool(compatibility.get("defaultVersion"))
-                    offers[str(entry["addonVersion"])] = is_default
+                    offers[entry["addonVersion"]] = is_default
     return offers
 
 

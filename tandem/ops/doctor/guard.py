@@ -90,7 +90,7 @@ def check_scaling_groups(context: DoctorContext, account: AccountClients) -> Ite
         fence = read_fence(clients, config) if rows else None
     where = config.node_group_description
     with convert_errors("autoscaling", "DescribeAutoScalingGroups", where):
-        groups = read_scaling_groups(clients, [str(row["name"]) for row in rows])
+        groups = read_scaling_groups(clients, [row["name"] for row in rows])
     suspended_groups = [group for group in groups if group.suspended_processes]
     for group in suspended_groups:
         if LAUNCH_PROCESS in group.suspended_processes and fence and group.name in fence.suspended:

@@ -140,7 +140,7 @@ def check_bootstrap(context: DoctorContext, account: AccountClients) -> Finding:
         return Finding(
             "fail", f"there is no {parameter}", "bootstrap once per account and region", command
         )
-    value = str(response["Parameter"]["Value"])
+    value = response["Parameter"]["Value"]
     if not value.isdigit() or int(value) < MIN_BOOTSTRAP_VERSION:
         message = f"{parameter} is {value}, the CDK needs {MIN_BOOTSTRAP_VERSION}"
         return Finding("fail", message, "bootstrap again", command)

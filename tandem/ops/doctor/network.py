@@ -36,7 +36,7 @@ def list_offer_zones(account: AccountClients, instance_type: str) -> set[str]:
     filters = [{"Name": "instance-type", "Values": [instance_type]}]
     parameters = {"LocationType": "availability-zone-id", "Filters": filters}
     rows = account.list_rows("ec2", call, "InstanceTypeOfferings", instance_type, **parameters)
-    return {str(row["Location"]) for row in rows}
+    return {row["Location"] for row in rows}
 
 
 def check_zones(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:

@@ -231,7 +231,7 @@ def check_build_quota(context: DoctorContext, account: AccountClients) -> Findin
     message = f"{BUILD_QUOTA}: {quota['Value']:g}"
     if quota["Value"] >= 1:
         return Finding("ok", f"{message}; a build waits for its turn")
-    flags = {"quota_code": str(quota["QuotaCode"]), "desired_value": "1", "region": region}
+    flags = {"quota_code": quota["QuotaCode"], "desired_value": "1", "region": region}
     command = build_aws_command(
         "service-quotas request-service-quota-increase --service-code codebuild", **flags
     )

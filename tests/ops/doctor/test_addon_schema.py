@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tandem.ops.doctor.addon_schema import find_schema_faults
 
 SCHEMA = {
@@ -16,29 +18,18 @@ SCHEMA = {
 }
 
 
-def test_a_configuration_that_fits_has_no_fault():
-    configuration = {"agent": {"replicas": 2}, "names": ["a"], "labels": {"team": "ml"}}
-
-    assert find_schema_faults(configuration, SCHEMA) == []
-
-
-def test_an_unknown_key_is_named_by_its_path():
-    assert find_schema_faults({"agents": {}}, SCHEMA) == ["configuration.agents is unknown"]
-
-
-def test_a_value_behind_a_reference_is_checked():
-    faults = find_schema_faults({"agent": {"replicas": "2"}}, SCHEMA)
-
-    assert faults == ["configuration.agent.replicas is str, the schema wants integer"]
-
-
-def test_an_item_of_a_list_is_checked():
-    faults = find_schema_faults({"names": ["a", 1]}, SCHEMA)
-
-    assert faults == ["configuration.names[1] is int, the schema wants string"]
-
-
-def test_a_key_of_any_name_has_the_type_of_the_rest():
-    faults = find_schema_faults({"labels": {"team": 1}}, SCHEMA)
-
-    assert faults == ["configuration.labels.team is int, the schema wants string"]
+@pytest.mark.parametrize(
+    ("configuration", "faults"),
+    [
+        ({"agent": {"replicas": 2}, "names": ["a"], "labels": {"team": "ml"}}, []),
+        ({"agents": {}}, ["agents is unknown"]),
+        ({"agent": {"replicas": "2"}}, ["agent.replicas is str, the schema wants integer"]),
+        ({"names": ["a", 1]}, ["names[1] is int, the schema wants string"]),
+        ({"labels": {"team": 1}}, ["labels.team is int, the schema wants string"]),
+    ],
+    ids=["fits", "unknown key", "behind a reference", "item of a list", "key of any name"],
+)
+def test_a_fault_is_named_by_its_path(configuration, faults):
+    assert find_schema_faults(configuration, SCHEMA) == [
+        f"configuration.{fault}" for fault in faults
+    ]
