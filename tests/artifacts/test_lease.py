@@ -8,6 +8,7 @@ import time
 from argparse import ArgumentTypeError
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -40,15 +41,7 @@ def later(monkeypatch):
 
     def shifted(lease_object, where):
         now = lease_object.read_at + timedelta(seconds=ahead[0])
-        return real(
-            ObjectContent(
-                body=lease_object.body,
-                etag=lease_object.etag,
-                modified_at=lease_object.modified_at,
-                read_at=now,
-            ),
-            where,
-        )
+        return real(replace(lease_object, read_at=now), where)
 
     monkeypatch.setattr("tandem.artifacts.lease.parse_lease", shifted)
     return lambda seconds: ahead.__setitem__(0, seconds)

@@ -137,20 +137,20 @@ class Race:
 
         def watched(**request: object) -> object:
             group = self.world.group
-            before = (
-                (group["scalingConfig"]["desiredSize"], dict(group["labels"])) if group else None
-            )
+            if not group:
+                return update(**request)  # type: ignore[arg-type]
+            size = group["scalingConfig"]["desiredSize"]
+            labels = dict(group["labels"])
             answer = update(**request)  # type: ignore[arg-type]
-            after = (
-                (group["scalingConfig"]["desiredSize"], dict(group["labels"])) if group else None
-            )
-            if before and after and (after[0] > before[0] or after[1] != before[1]):
+            growth = group["scalingConfig"]["desiredSize"] - size
+            has_new_labels = group["labels"] != labels
+            if growth > 0 or has_new_labels:
                 self.raised_at = self.world.now
                 self.wrong_since = None
-                self.check_raised(has_new_labels=after[0] <= before[0])
-                if after[1] != before[1]:
-                    self.labels_changed_at = self.world.now
-            if before and after and after[0] < before[0]:
+                self.check_raised(has_new_labels=growth <= 0)
+            if has_new_labels:
+                self.labels_changed_at = self.world.now
+            if growth < 0:
                 self.check_taken_back()
             return answer
 

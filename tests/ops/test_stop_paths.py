@@ -145,80 +145,40 @@ def alert(threshold: float, **changes: str) -> dict[str, Any]:
     }
 
 
+IN_USD = alert(2500, ThresholdType="ABSOLUTE_VALUE")
+FORECAST = alert(100, NotificationType="FORECASTED")
+BELOW = alert(100, ComparisonOperator="LESS_THAN")
+MAIL = {"subscriber": {"SubscriptionType": "EMAIL", "Address": "oncall@example.com"}}
+NO_LIMIT = {"BudgetLimit": {"Amount": "0", "Unit": "USD"}}
+NO_ALERT = "no alert of actual cost that tells the stop topic"
+OTHER_FORM = "no monthly budget of cost with a limit"
+
+
 @pytest.mark.parametrize(
-    ("spent", "alerts", "words"),
+    ("spent", "alerts", "changes", "state", "words"),
     [
-        (
-            150.0,
-            [alert(100)],
-            "150.00 of 2,000.00 USD this month; at 2,000.00 USD it stops the fleet",
-        ),
-        (2100.0, [alert(100), alert(150), alert(125)], "at 2,500.00 USD it stops the fleet"),
-        (
-            2100.0,
-            [alert(2500, ThresholdType="ABSOLUTE_VALUE")],
-            "at 2,500.00 USD it stops the fleet",
-        ),
+        (150, [alert(100)], {}, "armed", "150.00 of 2,000.00 USD this month; at 2,000.00 USD it"),
+        (2100, [alert(100), alert(150), alert(125)], {}, "armed", "at 2,500.00 USD it stops"),
+        (2100, [IN_USD], {}, "armed", "at 2,500.00 USD it stops the fleet"),
+        (10, [alert(100)], {"pages": 2}, "armed", "at 2,000.00 USD it stops the fleet"),
+        (2001, [alert(100)], {}, "unarmed", "spent: no further alert this month"),
+        (1500, [alert(100, NotificationState="ALARM")], {}, "unarmed", "spent: no further alert"),
+        (2600, [IN_USD, alert(100)], {}, "unarmed", "spent: no further alert"),
+        (10, [], {}, "unarmed", NO_ALERT),
+        (10, [FORECAST], {}, "unarmed", NO_ALERT),
+        (10, [BELOW], {}, "unarmed", NO_ALERT),
+        (10, [alert(100)], MAIL, "unarmed", NO_ALERT),
+        (10, [alert(100)], {"BudgetType": "USAGE"}, "unarmed", OTHER_FORM),
+        (10, [alert(100)], {"TimeUnit": "ANNUALLY"}, "unarmed", OTHER_FORM),
+        (10, [alert(100)], NO_LIMIT, "unarmed", OTHER_FORM),
     ],
 )
-def test_a_budget_with_an_alert_ahead_is_armed(
-    spent: float, alerts: list[dict[str, Any]], words: str
+def test_a_budget_is_armed_while_an_alert_that_stops_is_ahead(
+    spent: float, alerts: list[dict[str, Any]], changes: dict[str, Any], state: str, words: str
 ) -> None:
-    path = budget_path(spent, *alerts)
-    assert (path.state, words in path.sentence) == ("armed", True)
-
-
-@pytest.mark.parametrize(
-    ("spent", "alerts", "words"),
-    [
-        (2001.0, [alert(100)], "spent: no further alert this month"),
-        (1500.0, [alert(100, NotificationState="ALARM")], "spent: no further alert this month"),
-        (
-            2600.0,
-            [alert(2500, ThresholdType="ABSOLUTE_VALUE"), alert(100)],
-            "spent: no further alert",
-        ),
-        (10.0, [], "no alert of actual cost"),
-        (10.0, [alert(100, NotificationType="FORECASTED")], "no alert of actual cost"),
-        (10.0, [alert(100, ComparisonOperator="LESS_THAN")], "no alert of actual cost"),
-    ],
-)
-def test_a_budget_without_an_alert_ahead_is_unarmed(
-    spent: float, alerts: list[dict[str, Any]], words: str
-) -> None:
-    path = budget_path(spent, *alerts)
-    assert (path.state, words in path.sentence) == ("unarmed", True)
-
-
-def test_an_alert_that_only_mails_somebody_stops_nothing() -> None:
-    path = budget_path(
-        10, alert(100), subscriber={"SubscriptionType": "EMAIL", "Address": "oncall@example.com"}
-    )
-    assert (path.state, "no alert of actual cost that tells the stop topic" in path.sentence) == (
-        "unarmed",
-        True,
-    )
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"BudgetType": "USAGE"},
-        {"TimeUnit": "ANNUALLY"},
-        {"BudgetLimit": {"Amount": "0", "Unit": "USD"}},
-    ],
-    ids=["of usage", "of a year", "of nothing"],
-)
-def test_budget_that_is_not_monthly_cost_is_unarmed(changes: dict[str, Any]) -> None:
-    path = budget_path(10, alert(100), **changes)
-    assert (path.state, "no monthly budget of cost with a limit" in path.sentence) == (
-        "unarmed",
-        True,
-    )
-
-
-def test_alerts_of_a_second_page_count() -> None:
-    assert budget_path(10, alert(100), pages=2).state == "armed"
+    path = budget_path(spent, *alerts, **changes)
+    assert path.state == state
+    assert words in path.sentence
 
 
 def test_a_budget_stops_no_paid_block_so_it_is_absent() -> None:

@@ -46,9 +46,7 @@ def build_world(declared: SuiteFile, content: bytes | None) -> VirtualWorld:
 def refuse(declared: SuiteFile, content: bytes | None) -> str:
     """Return why the runner refuses a run before it raises a node."""
     world = build_world(declared, content)
-    key = world.ask()
-    world.look()
-    answer = world.read_answer(key)
+    answer = world.hear()
     assert (answer["is_accepted"], bool(world.account.machines)) == (False, False)
     return answer["reason"]
 

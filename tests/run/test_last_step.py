@@ -164,9 +164,8 @@ def test_stage_folder_cancels_no_other_run():
     world = VirtualWorld()
     world.ask()
     world.look()
-    key = world.ask("cancel", until="stage", hours=0)
-    world.look()
-    assert "only stage models" in world.read_answer(key)["reason"]
+    answer = world.hear("cancel", until="stage", hours=0)
+    assert "only stage models" in answer["reason"]
     assert not world.account.read(run_record_key(RUN))["cancelled_by"]
 
 
@@ -181,10 +180,8 @@ def test_stage_folder_cancels_no_other_run():
     ],
 )
 def test_fields_without_use_are_refused(fields, flag):
-    world = VirtualWorld()
-    key = world.ask(**fields)
-    world.look()
-    assert world.read_answer(key)["reason"].startswith(f"{flag}: ")
+    answer = VirtualWorld().hear(**fields)
+    assert answer["reason"].startswith(f"{flag}: ")
 
 
 def test_compiling_nothing_works_behind_a_fence():

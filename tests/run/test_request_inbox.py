@@ -89,17 +89,13 @@ def test_request_that_cannot_be_done_is_refused(world, fields, reason):
 def test_run_that_exists(world):
     world.ask()
     world.live()
-    key = world.ask(who="AROAOTHER:berta")
-    world.look()
-    assert world.read_answer(key)["reason"] == f"run {RUN} exists already"
+    assert world.hear(who="AROAOTHER:berta")["reason"] == f"run {RUN} exists already"
 
 
 def test_resume_of_a_run_that_does_not_wait(world):
     world.ask()
     world.live()
-    key = world.ask("resume")
-    world.look()
-    assert "only a waiting run can be resumed" in world.read_answer(key)["reason"]
+    assert "only a waiting run can be resumed" in world.hear("resume")["reason"]
 
 
 def test_two_runners_the_first_loses(world):
@@ -139,9 +135,8 @@ def test_resume_in_which_no_round_fits(world):
     world.scripts["tandem-measure"] = PodScript(run_s=3600)
     world.ask(hours=3)
     assert world.live()["state"] == "waiting"
-    key = world.ask("resume", hours=1.25)
-    world.look()
-    assert "1.25 times the longest round so far" in world.read_answer(key)["reason"]
+    answer = world.hear("resume", hours=1.25)
+    assert "1.25 times the longest round so far" in answer["reason"]
 
 
 def lose_answers(world):
@@ -225,6 +220,4 @@ def test_request_that_cannot_be_read_lets_later_ones_go_first(world):
 
 def test_cancel_of_an_unreadable_run_is_refused(world):
     world.account.put(run_record_key(RUN), b'{"schema": 9}')
-    key = world.ask("cancel")
-    world.look()
-    assert "it has schema 9" in world.read_answer(key)["reason"]
+    assert "it has schema 9" in world.hear("cancel")["reason"]

@@ -658,6 +658,12 @@ class VirtualWorld:
         self.account.put(key, msgspec.json.encode(msgspec.convert(request, RunRequest)))
         return key
 
+    def hear(self, kind="run", **fields):
+        """Write a request, and return what the runner's next look answers."""
+        key = self.ask(kind, **fields)
+        self.look()
+        return self.read_answer(key)
+
     def read_answer(self, key):
         return self.account.read(answer_key(key))
 
