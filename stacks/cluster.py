@@ -49,8 +49,12 @@ class ClusterStack(EnvironmentStack):
         network: NetworkIds,
         addon_versions: Mapping[str, str | None],
     ) -> None:
-        description = "Tandem: EKS cluster, add-ons, system nodes, access"
-        super().__init__(scope, id_, environment=environment, description=description)
+        super().__init__(
+            scope,
+            id_,
+            environment=environment,
+            description="Tandem: EKS cluster, add-ons, system nodes, access",
+        )
         cluster = _add_control_plane(
             Construct(self, "ControlPlane"), environment, network.control_plane_subnet_ids
         )

@@ -83,8 +83,12 @@ class FleetStack(EnvironmentStack):
         release_version: str | None,
         efa_cards: int | None,
     ) -> None:
-        description = "Tandem: Neuron node group, 0 nodes until raised"
-        super().__init__(scope, id_, environment=environment, description=description)
+        super().__init__(
+            scope,
+            id_,
+            environment=environment,
+            description="Tandem: Neuron node group, 0 nodes until raised",
+        )
         capacity = environment.capacity
         name = names.node_group_name(environment)
         template_scope = Construct(self, "LaunchTemplate")

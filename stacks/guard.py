@@ -49,8 +49,12 @@ class GuardStack(EnvironmentStack):
     """Functions, schedules' group and role, queue, topics, budget, and alarms on all these."""
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
-        description = "Tandem: what stops the fleet, and tells of it"
-        super().__init__(scope, id_, environment=environment, description=description)
+        super().__init__(
+            scope,
+            id_,
+            environment=environment,
+            description="Tandem: what stops the fleet, and tells of it",
+        )
 
         key = _add_key(Construct(self, "Key"), environment)
         people_topic = _add_people_topic(Construct(self, "Notices"), environment, key)
@@ -105,9 +109,12 @@ def _add_key(scope: Construct, environment: Environment) -> kms.Key:
         ),
         allow_log_key(environment, "ArnEquals", groups),
     ]
-    description = f"Topics, queue and logs of the guard of {name}"
     return add_customer_key(
-        scope, environment, alias=f"alias/{name}-guard", description=description, users=users
+        scope,
+        environment,
+        alias=f"alias/{name}-guard",
+        description=f"Topics, queue and logs of the guard of {name}",
+        users=users,
     )
 
 

@@ -100,8 +100,12 @@ class NetworkStack(EnvironmentStack):
     def __init__(
         self, scope: Construct, id_: str, *, environment: Environment, network: NewNetwork
     ) -> None:
-        description = "Tandem: VPC, private subnets, endpoints, flow logs"
-        super().__init__(scope, id_, environment=environment, description=description)
+        super().__init__(
+            scope,
+            id_,
+            environment=environment,
+            description="Tandem: VPC, private subnets, endpoints, flow logs",
+        )
         vpc = RoutedVpc(self, "Vpc", environment=environment, network=network)
 
         _add_endpoints(Construct(self, "Endpoints"), environment, network, vpc)

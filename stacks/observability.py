@@ -60,8 +60,12 @@ class ObservabilityStack(EnvironmentStack):
         agent_version: str | None,
     ) -> None:
         environment = monitoring_scope.environment
-        description = "Tandem: dashboards, alarms, Container Insights"
-        super().__init__(scope, id_, environment=environment, description=description)
+        super().__init__(
+            scope,
+            id_,
+            environment=environment,
+            description="Tandem: dashboards, alarms, Container Insights",
+        )
         add_alarms(
             Construct(self, "Alarms"), build_alarms(monitoring_scope), build_topic_arn(environment)
         )

@@ -35,8 +35,12 @@ class RegistryStack(EnvironmentStack):
     """
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
-        description = "Tandem: repositories of the images of ours, and what has them built"
-        super().__init__(scope, id_, environment=environment, description=description)
+        super().__init__(
+            scope,
+            id_,
+            environment=environment,
+            description="Tandem: repositories of the images of ours, and what has them built",
+        )
         for image in PROJECT_IMAGES:
             _add_repository(
                 Construct(self, image.name), names.repository_name(environment, image.name)

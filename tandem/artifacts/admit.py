@@ -87,13 +87,14 @@ def run(options: argparse.Namespace) -> int:
         )
     make_local = _copy_artifact if options.copy else _link_artifact
     make_local(source, options.artifact, manifest)
-    about = {
-        "files": len(manifest.files),
-        "bytes": manifest.size,
-        "copied": options.copy,
-        "made": manifest.made,
-    }
-    log_event("admitted", artifact=key.name, **about)
+    log_event(
+        "admitted",
+        artifact=key.name,
+        files=len(manifest.files),
+        bytes=manifest.size,
+        copied=options.copy,
+        made=manifest.made,
+    )
     return 0
 
 
@@ -133,8 +134,13 @@ def _refuse_faults(lines: Sequence[str], where: Path) -> None:
         log_event(line, level="error", where=str(where))
     if lines:
         problem = f"the stored artifact does not match this Deployment: {'; '.join(lines)}"
-        change = f"deploy what was compiled, or compile what is deployed: {read_compile_command()}"
-        raise StaleError(problem, where=str(where), change=change)
+        raise StaleError(
+            problem,
+            where=str(where),
+            change=(
+                f"deploy what was compiled, or compile what is deployed: {read_compile_command()}"
+            ),
+        )
 
 
 def _require_files(folder: Path, manifest: sets.Manifest, command: str) -> None:
@@ -154,8 +160,11 @@ def _require_files(folder: Path, manifest: sets.Manifest, command: str) -> None:
         problems = list(filter(None, pool.map(check_file, manifest.files)))
     if problems:
         problem = f"{manifest.name} is not whole: {sets.shorten_list(problems, sets.MAX_NAMES)}"
-        change = f"remove {sets.MANIFEST_NAME}, then make it again: {command}"
-        raise StaleError(problem, where=str(folder), change=change)
+        raise StaleError(
+            problem,
+            where=str(folder),
+            change=f"remove {sets.MANIFEST_NAME}, then make it again: {command}",
+        )
 
 
 def _link_artifact(source: Path, artifact: Path, _manifest: sets.Manifest) -> None:
@@ -215,11 +224,14 @@ def _copy_file(source_folder: Path, target_folder: Path, file: sets.ManifestFile
             problem = (
                 f"its content has SHA-256 {digest.hexdigest()}, the manifest says {file.sha256}"
             )
-            change = (
-                f"remove the artifact's {sets.MANIFEST_NAME}, then compile it:"
-                f" {read_compile_command()}"
+            raise StaleError(
+                problem,
+                where=str(source),
+                change=(
+                    f"remove the artifact's {sets.MANIFEST_NAME}, then compile it:"
+                    f" {read_compile_command()}"
+                ),
             )
-            raise StaleError(problem, where=str(source), change=change)
         partial_path.chmod(local_files.OPEN_FILE_MODE)
         partial_path.replace(target)
     log_event("copied", file=file.path, bytes=file.size)

@@ -68,8 +68,13 @@ def import_artifact(
 
 def _inspect_folder(folder: Path, key: ArtifactKey) -> tuple[sets.Manifest, LocalFiles]:
     if not folder.is_dir():
-        change = "name the folder that the runtime wrote (of nxdi the one with neuron_config.json)"
-        raise InputError("there is no such folder", where=str(folder), change=change)
+        raise InputError(
+            "there is no such folder",
+            where=str(folder),
+            change=(
+                "name the folder that the runtime wrote (of nxdi the one with neuron_config.json)"
+            ),
+        )
     unproven = require_valid_artifact(folder, key)
     local_files = LocalFiles(folder)
     files = local_files.hash_all()
@@ -87,9 +92,10 @@ def _read_rejection(store: ObjectStore, run_name: str, key: ArtifactKey) -> sets
         store.read(rejection_key) if re.fullmatch(r"\w[\w.-]*", run_name, re.ASCII) else None
     )
     if rejection is None:
-        change = "name the run as the log of the upload does: --refused RUN"
         raise InputError(
-            "no upload refused this run", where=store.url(rejection_key), change=change
+            "no upload refused this run",
+            where=store.url(rejection_key),
+            change="name the run as the log of the upload does: --refused RUN",
         )
     manifest = sets.parse_manifest(rejection.body, store.url(rejection_key))
     sets.require_target(manifest, key, store.url(f"{key.prefix}/{run_name}/"))

@@ -118,8 +118,7 @@ def _match_word(word: str, sides: Iterable[KeySide]) -> KeySide | None:
             starts.setdefault(side.name, side)
     if len(starts) > 1:
         problem = f"{word!r} means {len(starts)} keys"
-        change = f"write more of one: {', '.join(sorted(starts))}"
-        raise InputError(problem, change=change)
+        raise InputError(problem, change=f"write more of one: {', '.join(sorted(starts))}")
     return next(iter(starts.values()), None)
 
 

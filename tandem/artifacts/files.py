@@ -110,9 +110,10 @@ def _walk_files(folder: Path) -> Iterator[Path]:
             yield Path(entry.path)
         else:
             kind = "a symbolic link" if stat.S_ISLNK(mode) else "neither a file nor a folder"
-            change = "put the content in its place (cp -rL copies without links) or remove it"
             raise InputError(
-                f"it is {kind}, which a bucket cannot hold", where=entry.path, change=change
+                f"it is {kind}, which a bucket cannot hold",
+                where=entry.path,
+                change="put the content in its place (cp -rL copies without links) or remove it",
             )
 
 
@@ -159,9 +160,10 @@ def require_disk_space(folder: Path, byte_count: int, purpose: str) -> None:
             f"{purpose} needs {format_bytes(byte_count)} on this disk and"
             f" {format_bytes(SPARE_BYTES)} spare"
         )
-        change = "give the pod more ephemeral storage, or name a folder on a larger disk"
         raise ExternalError(
-            f"{needs}; {format_bytes(free_bytes)} are free", where=str(folder), change=change
+            f"{needs}; {format_bytes(free_bytes)} are free",
+            where=str(folder),
+            change="give the pod more ephemeral storage, or name a folder on a larger disk",
         )
 
 

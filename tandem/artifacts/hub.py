@@ -115,11 +115,10 @@ class HubSnapshot:
 
     def foreign_answer_fault(self, error: Exception) -> TandemError:
         """Return the fault for an answer that is not from a hub."""
-        change = "check HF_ENDPOINT, and whether a proxy or a login page stands before it"
         return ExternalError(
             f"the answer is not from a hub ({type(error).__name__})",
             where=self.where,
-            change=change,
+            change="check HF_ENDPOINT, and whether a proxy or a login page stands before it",
         )
 
     def response_fault(self, error: hub_errors.HfHubHTTPError) -> TandemError:
@@ -133,9 +132,10 @@ class HubSnapshot:
         if code == "GatedRepo":
             return self._describe_gate(quote)
         if code == "RevisionNotFound":
-            change = f"take a commit from {self.page}/commits/main"
             return InputError(
-                f"the model has no revision {self.commit}", where=self.page, change=change
+                f"the model has no revision {self.commit}",
+                where=self.page,
+                change=f"take a commit from {self.page}/commits/main",
             )
         if code == "RepoNotFound" or status in {UNAUTHORIZED, FORBIDDEN, NOT_FOUND}:
             return self._describe_absence(quote)
@@ -345,11 +345,10 @@ def resolve_snapshot(model: str, revision: str, work: Path) -> HubSnapshot:
     )
     commit = str(info.sha or "")
     if not _COMMIT.fullmatch(commit) or (_COMMIT.fullmatch(revision) and commit != revision):
-        change = "check that HF_ENDPOINT is a hub that serves pinned commits"
         raise ExternalError(
             f"the hub answers with the commit {commit or 'none'}",
             where=snapshot.where,
-            change=change,
+            change="check that HF_ENDPOINT is a hub that serves pinned commits",
         )
     return replace(
         snapshot, commit=commit, entries=_parse_entries(info, snapshot.where), folder=work / commit
@@ -370,12 +369,12 @@ def read_hub_address() -> str:
         or parts.scheme not in {"http", "https"}
         or not parts.hostname
     ):
-        change = (
-            "give the hub's alone, as https://hub.internal; a token comes by"
-            f" {SECRET_NAME_VARIABLE}"
-        )
         raise InputError(
-            "HF_ENDPOINT is not an http URL, or has a user or password in it", change=change
+            "HF_ENDPOINT is not an http URL, or has a user or password in it",
+            change=(
+                "give the hub's alone, as https://hub.internal; a token comes by"
+                f" {SECRET_NAME_VARIABLE}"
+            ),
         )
     return address
 
@@ -409,14 +408,16 @@ def _list_model_files(snapshot: HubSnapshot) -> tuple[HubSnapshot, library.Model
 def _request_model_info(snapshot: HubSnapshot) -> library.ModelInfo:
     token = snapshot.token or False
     api = library.HfApi(endpoint=snapshot.hub, token=token, library_name="tandem")
-    options: dict[str, Any] = {
-        "revision": snapshot.commit,
-        "files_metadata": True,
-        "timeout": TIMEOUT_S,
-    }
     try:
         return snapshot.retry(
-            "its list of files", partial(api.model_info, snapshot.model, **options)
+            "its list of files",
+            partial(
+                api.model_info,
+                snapshot.model,
+                revision=snapshot.commit,
+                files_metadata=True,
+                timeout=TIMEOUT_S,
+            ),
         )
     except hub_errors.HFValidationError as error:
         raise InputError(
@@ -438,9 +439,10 @@ def _parse_entries(info: library.ModelInfo, where: str) -> dict[str, SnapshotEnt
         size = sibling.lfs.size if sibling.lfs else sibling.size
         git_sha1 = None if sibling.lfs else sibling.blob_id
         if not isinstance(size, int) or not (_is_digest(sha256, 64) or _is_digest(git_sha1, 40)):
-            change = "check that HF_ENDPOINT is a hub that lists files with sizes and checksums"
             raise ExternalError(
-                f"the hub lists {path} without size or checksum", where=where, change=change
+                f"the hub lists {path} without size or checksum",
+                where=where,
+                change="check that HF_ENDPOINT is a hub that lists files with sizes and checksums",
             )
         entries[path] = SnapshotEntry(path=path, size=size, sha256=sha256, git_sha1=git_sha1)
     return entries

@@ -39,12 +39,14 @@ def read_token(name: str) -> str:
     except BOTO_ERRORS as error:
         is_input = error_code(error) in {"ResourceNotFoundException", "InvalidRequestException"}
         problem = f"the secret cannot be read: {explain_fault(error, 'GetSecretValue').problem}"
-        change = (
-            "create or restore it with the hub's token, or declare its right name; allow this pod's"
-            " role secretsmanager:GetSecretValue on it, and kms:Decrypt where the key is your own"
-        )
         raise (InputError if is_input else ExternalError)(
-            problem, where=where, change=change
+            problem,
+            where=where,
+            change=(
+                "create or restore it with the hub's token, or declare its right name; allow this"
+                " pod's role secretsmanager:GetSecretValue on it, and kms:Decrypt where the key is"
+                " your own"
+            ),
         ) from None
     if isinstance(text, str) and text.lstrip().startswith("{"):
         try:

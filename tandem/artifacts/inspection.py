@@ -83,8 +83,11 @@ def require_valid_artifact(folder: Path, key: ArtifactKey) -> tuple[str, ...]:
     """
     faults, notes = inspect_artifact(folder, key)
     if faults:
-        change = "nothing was stored; compile it again with this key's own arguments"
-        raise StaleError(format_faults(faults), where=str(folder), change=change)
+        raise StaleError(
+            format_faults(faults),
+            where=str(folder),
+            change="nothing was stored; compile it again with this key's own arguments",
+        )
     return notes
 
 

@@ -218,8 +218,11 @@ def list_artifact_sides(stored_sets: Sequence[StoredSet], url: str) -> Iterator[
         raise fault
     for stored_set in stored_sets:
         if stored_set.kind == "artifact" and stored_set.manifest is not None:
-            where = f"{url}{stored_set.manifest_key}"
-            yield KeySide(name=stored_set.name, fields=stored_set.manifest.fields, where=where)
+            yield KeySide(
+                name=stored_set.name,
+                fields=stored_set.manifest.fields,
+                where=f"{url}{stored_set.manifest_key}",
+            )
 
 
 def read_stored_set(store: ObjectStore, prefix: str) -> StoredSet:

@@ -47,10 +47,13 @@ class ModelReference:
             not re.fullmatch(f"{_REVISION}/{_REVISION}@{_REVISION}", self.name, re.ASCII)
             or ".." in self.name
         ):
-            change = (
-                "give organisation/name as the hub spells it, and the commit, 40 hexadecimal digits"
+            raise InputError(
+                f"{self.name!r} is not a model at a revision",
+                change=(
+                    "give organisation/name as the hub spells it, and the commit, 40 hexadecimal"
+                    " digits"
+                ),
             )
-            raise InputError(f"{self.name!r} is not a model at a revision", change=change)
 
     @property
     def name(self) -> str:
@@ -170,6 +173,8 @@ def read_holder() -> str:
     """
     holder = os.environ.get(HOLDER_VARIABLE, "")
     if not holder or "/" in holder:
-        change = "set it to a name that no other run has, such as the Job's"
-        raise InputError(f"{HOLDER_VARIABLE} is not set, or not a name", change=change)
+        raise InputError(
+            f"{HOLDER_VARIABLE} is not set, or not a name",
+            change="set it to a name that no other run has, such as the Job's",
+        )
     return holder

@@ -77,8 +77,9 @@ def parse_lease(lease_object: ObjectContent, where: str) -> LeaseState:
             is_active = lease_object.read_at < free_at
             return LeaseState(holder=holder, ends_at=ends_at, is_active=is_active)
     problem = f"this is not a lease that this program knows: {lease_object.body[:80]!r}"
-    change = "see who wrote it; when no job writes this set, remove it"
-    raise InputError(problem, where=where, change=change)
+    raise InputError(
+        problem, where=where, change="see who wrote it; when no job writes this set, remove it"
+    )
 
 
 def read_lease(store: ObjectStore, key: str) -> LeaseState | None:
@@ -156,9 +157,11 @@ class WriteLease:
         """Replace the object with this ETag by our lease; return whether the lease is ours."""
         self._write_count += 1
         start_s = time.clock_gettime(CLOCK)
-        token = f"{self._token}-{self._write_count}"
         new_etag = self._write(
-            _build_lease_body("held", self.holder, ttl_s=self._ttl_s, token=token), etag
+            _build_lease_body(
+                "held", self.holder, ttl_s=self._ttl_s, token=f"{self._token}-{self._write_count}"
+            ),
+            etag,
         )
         if new_etag is None:
             return False
@@ -260,12 +263,15 @@ def _acquire_lease(
         if left_s <= 0:
             problem = f"it is held by {state.holder} until {state.ends_at:%Y-%m-%dT%H:%M:%SZ}"
             command = quote_command("aws", "s3", "rm", url)
-            change = (
-                "that job does the same work: wait for it; one that fails frees its lease. If its"
-                " pod was killed for good, run again after that time, or remove the lease"
-                f" ({command})"
+            raise LeaseConflictError(
+                problem,
+                where=url,
+                change=(
+                    "that job does the same work: wait for it; one that fails frees its lease. If"
+                    " its pod was killed for good, run again after that time, or remove the lease"
+                    f" ({command})"
+                ),
             )
-            raise LeaseConflictError(problem, where=url, change=change)
         if state.holder != last_holder:
             log_event(
                 "waiting for a lease",

@@ -230,11 +230,14 @@ def find_stored_set(store: ObjectStore, target: ArtifactKey | ModelReference) ->
     where = store.url(manifest_key(target.prefix))
     if manifest is not None:
         require_target(manifest, target, where)
-        about: dict[str, Any] = {
-            "made_by": manifest.made.get("run"),
-            "commit": manifest.fields.get("commit"),
-        }
-        log_event("present", object=where, **about, files=len(manifest.files), size=manifest.size)
+        log_event(
+            "present",
+            object=where,
+            made_by=manifest.made.get("run"),
+            commit=manifest.fields.get("commit"),
+            files=len(manifest.files),
+            size=manifest.size,
+        )
     return manifest
 
 
@@ -280,12 +283,15 @@ def describe_difference(head: ObjectHead | None, file: ManifestFile) -> str:
 def build_damage_error(store: ObjectStore, key: str, problem: str) -> StaleError:
     """Return the fault of an object that differs from the manifest of its set."""
     command = quote_command("aws", "s3", "rm", store.url(key))
-    change = (
-        f"serve nothing from this set: remove its {MANIFEST_NAME} and this object ({command}), then"
-        " run the job that makes it again; a former version may lie in the bucket"
-        " (aws s3api list-object-versions)"
+    return StaleError(
+        problem,
+        where=store.url(key),
+        change=(
+            f"serve nothing from this set: remove its {MANIFEST_NAME} and this object ({command}),"
+            " then run the job that makes it again; a former version may lie in the bucket (aws"
+            " s3api list-object-versions)"
+        ),
     )
-    return StaleError(problem, where=store.url(key), change=change)
 
 
 def shorten_list(items: Sequence[str], max_count: int, separator: str = "; ") -> str:

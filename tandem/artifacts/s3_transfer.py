@@ -124,10 +124,13 @@ class _HashReader:
                 "its content is not what was announced (SHA-256"
                 f" {self._sha256}), so nothing was stored"
             )
-            change = (
-                "make sure that nothing writes to it and that the disk is sound, then run again"
+            raise InputError(
+                problem,
+                where=str(self._path),
+                change=(
+                    "make sure that nothing writes to it and that the disk is sound, then run again"
+                ),
             )
-            raise InputError(problem, where=str(self._path), change=change)
         return piece
 
 

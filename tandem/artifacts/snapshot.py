@@ -249,8 +249,11 @@ class FolderSnapshot:
                         problem, where=str(path), change="copy index and tensor files again"
                     )
             if self.sums is not None and entry.path not in self.sums:
-                change = f"add its line to {SUMS_NAME}"
-                raise InputError(f"{SUMS_NAME} does not name it", where=str(path), change=change)
+                raise InputError(
+                    f"{SUMS_NAME} does not name it",
+                    where=str(path),
+                    change=f"add its line to {SUMS_NAME}",
+                )
 
     def receive(
         self, entry: SnapshotEntry, check: Callable[[], None] = lambda: None
@@ -302,9 +305,10 @@ def _read_sums(path: Path) -> dict[str, str]:
     for line_number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
         match = re.fullmatch(r"(?P<sha256>[0-9a-f]{64}) [ *](?P<path>.+)", line)
         if not match:
-            change = "write it anew: cd to the folder, then sha256sum -- * > SHA256SUMS"
             raise InputError(
-                f"line {line_number} is not as sha256sum writes it", where=str(path), change=change
+                f"line {line_number} is not as sha256sum writes it",
+                where=str(path),
+                change="write it anew: cd to the folder, then sha256sum -- * > SHA256SUMS",
             )
         sums[match["path"].removeprefix("./")] = match["sha256"]
     return sums

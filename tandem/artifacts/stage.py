@@ -163,6 +163,11 @@ def _find_whole_objects(
                 f"the object is not of {model.name} as {source.where} has it; files of two"
                 " snapshots must not mix"
             )
-            change = f"see that nobody serves from it, remove it ({command}) and run this job again"
-            raise StaleError(problem, where=store.url(summary.key), change=change)
+            raise StaleError(
+                problem,
+                where=store.url(summary.key),
+                change=(
+                    f"see that nobody serves from it, remove it ({command}) and run this job again"
+                ),
+            )
     return digests

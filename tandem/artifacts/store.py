@@ -365,10 +365,9 @@ class ObjectStore:
         Raises:
             TandemError: S3 failed.
         """
-        method = self.client.abort_multipart_upload
         self._call(
             "AbortMultipartUpload",
-            method,
+            self.client.abort_multipart_upload,
             upload.key,
             lambda _, code: code == "NoSuchUpload",
             UploadId=upload.id,
@@ -412,7 +411,8 @@ def open_store(bucket: str) -> ObjectStore:
     except BotoCoreError as error:
         raise convert_error(error, "Connect", bucket, "") from None
     except ValueError as error:
-        change = "correct AWS_ENDPOINT_URL and AWS_MAX_ATTEMPTS if they are set"
         raise InputError(
-            f"the AWS settings cannot be used ({error})", where=f"s3://{bucket}/", change=change
+            f"the AWS settings cannot be used ({error})",
+            where=f"s3://{bucket}/",
+            change="correct AWS_ENDPOINT_URL and AWS_MAX_ATTEMPTS if they are set",
         ) from None

@@ -108,10 +108,14 @@ class ArtifactUpload:
         """
         folder = self.options.artifact
         if folder.is_symlink():
-            change = (
-                "see what the compile container ran: a link may lead to what is not the compiler's"
+            raise InputError(
+                "it is a symbolic link, no folder",
+                where=str(folder),
+                change=(
+                    "see what the compile container ran: a link may lead to what is not the"
+                    " compiler's"
+                ),
             )
-            raise InputError("it is a symbolic link, no folder", where=str(folder), change=change)
         return inspect_artifact(folder, self.key, cache=self.options.work / CACHE_NAME)
 
     def finish(self) -> int:
@@ -166,11 +170,14 @@ class ArtifactUpload:
                 "EXPERIMENT/VARIANT",
             )
             command = quote_command("tandem", "artifacts", "import", *words)
-            change = (
-                "no server uses the files kept there; if the difference is harmless,"
-                f" import them: {command}; otherwise compile again"
+            raise StaleError(
+                format_faults(faults),
+                where=f"{store.url(folder)}/",
+                change=(
+                    "no server uses the files kept there; if the difference is harmless,"
+                    f" import them: {command}; otherwise compile again"
+                ),
             )
-            raise StaleError(format_faults(faults), where=f"{store.url(folder)}/", change=change)
         where = store.url(sets.manifest_key(key.prefix))
         log_event("stored", object=where, files=len(manifest.files), size=manifest.size)
 
@@ -214,14 +221,15 @@ def _require_outcome(work: Path) -> CompileOutcome:
     """
     outcome = read_outcome(work / OUTCOME_NAME)
     if outcome is None or not (outcome.result == RESULT_SUCCESS or outcome.failure):
-        problem = (
-            f"the compile's result is {outcome.result!r}"
-            if outcome
-            else "no record says that a compile succeeded"
+        problem = "no record says that a compile succeeded"
+        if outcome:
+            problem = f"the compile's result is {outcome.result!r}"
+        raise InputError(
+            problem,
+            where=str(work / OUTCOME_NAME),
+            change=(
+                "see the log of the compile container;"
+                " `tandem artifacts import` takes in an artifact from elsewhere"
+            ),
         )
-        change = (
-            "see the log of the compile container;"
-            " `tandem artifacts import` takes in an artifact from elsewhere"
-        )
-        raise InputError(problem, where=str(work / OUTCOME_NAME), change=change)
     return outcome

@@ -60,9 +60,10 @@ def run(options: argparse.Namespace) -> int:
             exit_code = int(outcome["exit_code"])
             problem = outcome.get("problem", "")
         except (OSError, ValueError, KeyError, TypeError) as error:
-            change = "see what the container before this one logged"
             raise InputError(
-                f"it has no exit code: {error}", where=str(outcome_path), change=change
+                f"it has no exit code: {error}",
+                where=str(outcome_path),
+                change="see what the container before this one logged",
             ) from None
     store = open_store(options.bucket)
     retry_upload(lambda: upload_files(store, files, prefix), options.patience_s)

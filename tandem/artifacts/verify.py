@@ -49,13 +49,14 @@ def run(options: argparse.Namespace) -> int:
     faults = verify_files(store, prefix, manifest)
     for path, fault in faults.items():
         log_event(fault.problem, level="error", file=path, where=fault.where, change=fault.change)
-    counts = {"files": len(manifest.files), "wrong": len(faults), "size": manifest.size}
     log_event(
         "differs" if faults else "right",
         level="error" if faults else "info",
         kind=kind,
         name=name,
-        **counts,
+        files=len(manifest.files),
+        wrong=len(faults),
+        size=manifest.size,
     )
     return StaleError.exit_code if faults else 0
 

@@ -381,8 +381,9 @@ def scale_to_zero(clients: AwsClients, config: GuardConfig) -> None:
         CALL_ERRORS: EKS does not answer, or refuses.
     """
     size = {"minSize": 0, "desiredSize": 0}
-    group = {"clusterName": config.cluster, "nodegroupName": config.node_group}
-    clients.eks_once.update_nodegroup_config(**group, scalingConfig=size)
+    clients.eks_once.update_nodegroup_config(
+        clusterName=config.cluster, nodegroupName=config.node_group, scalingConfig=size
+    )
 
 
 def run_reaper_pass(clients: AwsClients, config: GuardConfig, now: datetime) -> PassReport:

@@ -96,13 +96,15 @@ def read_fence(clients: AwsClients, config: GuardConfig) -> Fence | None:
         values_by_name = {name: parse(document[name]) for name, parse in _PARSERS.items()}
         return Fence(**values_by_name, etag=entry.etag)
     except values.PARSE_ERRORS as error:
-        why = "stop.json could not be understood"
         url = config.url(FENCE_KEY)
-        fault = f"{url}: not understood ({values.shorten_text(error)}), so it counts as a fence"
-        at = entry.modified_at
-        etag = entry.etag
         return Fence(
-            state="stopping", who="unknown", why=why, run=None, at=at, etag=etag, fault=fault
+            state="stopping",
+            who="unknown",
+            why="stop.json could not be understood",
+            run=None,
+            at=entry.modified_at,
+            etag=entry.etag,
+            fault=f"{url}: not understood ({values.shorten_text(error)}), so it counts as a fence",
         )
 
 

@@ -385,12 +385,11 @@ class _FleetStart:
         with suppress(*CALL_ERRORS):  # the reaper sees them too
             label_change = read_label_change(self.clients, self.config, self.lease.node_label)
             if "removeLabels" in label_change:
-                group = {
-                    "clusterName": self.config.cluster,
-                    "nodegroupName": self.config.node_group,
-                }
                 update = partial(
-                    self.clients.eks_once.update_nodegroup_config, **group, labels=label_change
+                    self.clients.eks_once.update_nodegroup_config,
+                    clusterName=self.config.cluster,
+                    nodegroupName=self.config.node_group,
+                    labels=label_change,
                 )
                 self.owner.call_as_owner(update, self._build_refusal)
 

@@ -122,8 +122,10 @@ def read_pointer(clients: AwsClients, config: GuardConfig) -> LeasePointer:
         return LeasePointer(run=run, etag=bucket_object.etag)
     except values.PARSE_ERRORS as error:
         reason = values.shorten_text(error)
-        fault = f"{config.url(POINTER_KEY)}: not understood ({reason}), so it counts as no lease"
-        return LeasePointer(etag=bucket_object.etag, fault=fault)
+        return LeasePointer(
+            etag=bucket_object.etag,
+            fault=f"{config.url(POINTER_KEY)}: not understood ({reason}), so it counts as no lease",
+        )
 
 
 def read_lease(

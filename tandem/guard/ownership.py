@@ -100,8 +100,11 @@ class LeaseOwner:
         """
         loss = call_if_allowed(self.clients, self.find_loss, call)
         if loss == SLOW_READING:
-            change = "S3 is slow, or this machine sleeps: try again"
-            raise ExternalError(loss, where=self.config.environment, change=change)
+            raise ExternalError(
+                loss,
+                where=self.config.environment,
+                change="S3 is slow, or this machine sleeps: try again",
+            )
         if loss:
             raise build_error(loss)
 

@@ -51,8 +51,11 @@ def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: da
         raise ExternalError(problem, where=url, change=release_command) from error
     if not etag:
         problem = "somebody wrote it or the lease at this moment, so it is not lifted"
-        change = f"tandem status --env {config.environment}, then {release_command}"
-        raise ExternalError(problem, where=url, change=change)
+        raise ExternalError(
+            problem,
+            where=url,
+            change=f"tandem status --env {config.environment}, then {release_command}",
+        )
     return replace(new_fence, etag=etag)
 
 

@@ -216,8 +216,13 @@ def require_node_group(config: GuardConfig, fleet: FleetState, *, has_lease: boo
             f"already at {fleet.desired_size}, without a lease:"
             f" {instance_text or 'no instance yet'}"
         )
-        change = f"wait until they are gone, or {build_tandem_command('stop', config.environment)}"
-        raise InputError(problem, where=where, change=change)
+        raise InputError(
+            problem,
+            where=where,
+            change=(
+                f"wait until they are gone, or {build_tandem_command('stop', config.environment)}"
+            ),
+        )
     if not fleet.is_stable:
         raise InputError(
             f"{fleet.status}: EKS takes no update", where=where, change="wait until it is ACTIVE"

@@ -77,20 +77,20 @@ def _list_post_figures(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget
     yield widget.render_text(
         "post_figures", prompts=PROMPTS, pair=pair, is_first=len(arms.variants) > 1
     )
-    cells = [(row, prompt, variant) for (row, prompt), variant in product(enumerate(PROMPTS), pair)]
     concurrency = widget.dimension_label("Concurrency")
     for figure in POST_FIGURES:
-        lines = [
-            MathExpression(
-                text=arms.build_search(
-                    figure.metric, "p50", Variant=variant.name, PromptClass=prompt
-                ),
+        lines: list[MathExpression] = []
+        for (row, prompt), variant in product(enumerate(PROMPTS), pair):
+            search = arms.build_search(
+                figure.metric, "p50", Variant=variant.name, PromptClass=prompt
+            )
+            line = MathExpression(
+                text=search,
                 label=f"{prompt}, {variant.name}, concurrency {concurrency}",
-                id=f"f{number}",
+                id=f"f{len(lines)}",
                 color=PROMPT_COLORS[variant.mode != "none"][row],
             )
-            for number, (row, prompt, variant) in enumerate(cells)
-        ]
+            lines.append(line)
         unit = find_metric(figure.metric).unit
         yield build_bench_graph(f"{figure.title}, p50", unit, figure.sentence, lines, varies=False)
 

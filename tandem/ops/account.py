@@ -86,9 +86,10 @@ def _convert_setting_errors(where: str) -> Iterator[None]:
     except BotoCoreError as error:
         raise convert_error(error, service="sts", operation="Connect", where=where) from error
     except ValueError as error:
-        change = "correct AWS_ENDPOINT_URL if it is set"
         raise InputError(
-            f"the AWS settings cannot be used ({error})", where=where, change=change
+            f"the AWS settings cannot be used ({error})",
+            where=where,
+            change="correct AWS_ENDPOINT_URL if it is set",
         ) from None
 
 

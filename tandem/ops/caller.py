@@ -64,7 +64,9 @@ def identify_caller(
     except (*CALL_ERRORS, IndexError):
         account = environment.account  # EKS gives no account either
     if account != environment.account:
-        where = f"{environment.name} in account {environment.account}"
-        change = f"log in to {environment.account}"
-        raise InputError(f"these credentials are of account {account}", where=where, change=change)
+        raise InputError(
+            f"these credentials are of account {account}",
+            where=f"{environment.name} in account {environment.account}",
+            change=f"log in to {environment.account}",
+        )
     return CallerIdentity(UNKNOWN_CALLER, doubt)

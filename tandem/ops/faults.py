@@ -155,8 +155,11 @@ def convert_error(error: BaseException, *, service: str, operation: str, where: 
     fault = explain_fault(error, operation)
     if fault.kind == "denied":
         action = AwsCall(service, operation).action or f"{service}:{operation}"
-        change = f"allow {action} to this identity, or log in as one that has it"
-        return AccessDeniedError(fault.problem, where=where, change=change)
+        return AccessDeniedError(
+            fault.problem,
+            where=where,
+            change=f"allow {action} to this identity, or log in as one that has it",
+        )
     kind = InputError if fault.kind == "misconfigured" else ExternalError
     return kind(fault.problem, where=where, change=_FAULT_CHANGES.get(fault.kind, _REFUSAL_CHANGE))
 

@@ -99,8 +99,12 @@ def search_stacks(
         if not stack.is_ours:
             continue
         if kind == PERMANENT_KIND:
-            note = "the record of the buckets; costs nothing"
-            yield LeftoverResource(kind="stack", name=stack.name, note=note, kept=True)
+            yield LeftoverResource(
+                kind="stack",
+                name=stack.name,
+                note="the record of the buckets; costs nothing",
+                kept=True,
+            )
         else:
             remove = build_aws_command("cloudformation delete-stack", stack_name=stack.name)
             yield LeftoverResource(kind="stack", name=stack.name, note=stack.status, remove=remove)
@@ -155,8 +159,9 @@ def _search_clusters(
     if answer is None:
         return
     for group, group_tags in list_node_groups(account):
-        flags = {"cluster_name": cluster, "nodegroup_name": group}
-        remove = _build_removal(account, group_tags, "nodegroup", **flags)
+        remove = _build_removal(
+            account, group_tags, "nodegroup", cluster_name=cluster, nodegroup_name=group
+        )
         yield LeftoverResource(kind="node group", name=group, remove=remove)
     tags = answer["cluster"].get("tags", {})
     remove = _build_removal(account, tags, "cluster", name=cluster)
@@ -220,11 +225,14 @@ def _search_roles(
             continue
         tags = tags_of(list(account.list_rows("iam", "ListRoleTags", "Tags", name, RoleName=name)))
         if ownership.owns(tags, name):
-            remove = (
-                "take its policies away, then"
-                f" {build_aws_command('iam delete-role', role_name=name)}"
+            yield LeftoverResource(
+                kind="role",
+                name=name,
+                remove=(
+                    "take its policies away, then"
+                    f" {build_aws_command('iam delete-role', role_name=name)}"
+                ),
             )
-            yield LeftoverResource(kind="role", name=name, remove=remove)
 
 
 def _search_policies(
@@ -281,8 +289,12 @@ def _describe_key(metadata: dict[str, Any], description: str) -> LeftoverResourc
     key = metadata["KeyId"]
     if metadata["KeyState"] == "PendingDeletion":
         day = f"{metadata['DeletionDate']:%Y-%m-%d}"
-        note = f"{description}: KMS deletes it on {day}, until then free"
-        return LeftoverResource(kind="KMS key", name=key, note=note, kept=True)
+        return LeftoverResource(
+            kind="KMS key",
+            name=key,
+            note=f"{description}: KMS deletes it on {day}, until then free",
+            kept=True,
+        )
     remove = build_aws_command("kms schedule-key-deletion", key_id=key)
     return LeftoverResource(kind="KMS key", name=key, note=description, remove=remove)
 
@@ -293,9 +305,13 @@ def _search_alarms(
     """Yield alarms that begin with the environment's name and mention it in a field as well."""
     prefixes = tuple(f"{neighbour}-" for neighbour in ownership.neighbours)
     for kind in ("MetricAlarm", "CompositeAlarm"):
-        parameters = {"AlarmNamePrefix": f"{ownership.name}-", "AlarmTypes": [kind]}
         for row in account.list_rows(
-            "cloudwatch", "DescribeAlarms", f"{kind}s", "alarms", **parameters
+            "cloudwatch",
+            "DescribeAlarms",
+            f"{kind}s",
+            "alarms",
+            AlarmNamePrefix=f"{ownership.name}-",
+            AlarmTypes=[kind],
         ):
             name = row["AlarmName"]
             if not name.startswith(prefixes) and ownership.mentions_environment(_list_texts(row)):

@@ -220,9 +220,10 @@ def read_node_group(eks: Any, config: GuardConfig) -> Mapping[str, Any] | None:
     Raises:
         ExternalError: EKS did not answer.
     """
-    flags = {"clusterName": config.cluster, "nodegroupName": config.node_group}
     where = config.node_group_description
-    answer = call_if_present(eks, "DescribeNodegroup", where, **flags)
+    answer = call_if_present(
+        eks, "DescribeNodegroup", where, clusterName=config.cluster, nodegroupName=config.node_group
+    )
     return answer["nodegroup"] if answer else None
 
 
@@ -275,9 +276,14 @@ def _list_alarms(
     where = f"alarms {names.alarm_name(environment, '')}*"
     neighbour_prefixes = tuple(f"{name}-" for name in other_environments if name.startswith(prefix))
     for kind in ("MetricAlarm", "CompositeAlarm"):
-        parameters = {"AlarmNamePrefix": prefix, "StateValue": "ALARM", "AlarmTypes": [kind]}
         for alarm in iterate_rows(
-            clients.cloudwatch, "DescribeAlarms", f"{kind}s", where, **parameters
+            clients.cloudwatch,
+            "DescribeAlarms",
+            f"{kind}s",
+            where,
+            AlarmNamePrefix=prefix,
+            StateValue="ALARM",
+            AlarmTypes=[kind],
         ):
             name = alarm["AlarmName"]
             if name != names.alarm_name(environment, "parked") and not name.startswith(

@@ -113,14 +113,20 @@ def _list_stop_warnings(status: StatusReport) -> Iterator[StatusWarning]:
 
 def build_schedule_warning(config: GuardConfig, schedule: ForeignSchedule) -> StatusWarning:
     """Return the warning about a guard schedule without a lease: it may raise a fenced fleet."""
-    flags = {"region": config.region, "group_name": config.schedule_group, "name": schedule.name}
     place = f"schedule {schedule.name} of {config.schedule_group}"
     problem = (
         f"{place} belongs to no lease and is {schedule.state.lower()}: it calls"
         f" {schedule.target_arn}"
     )
     return StatusWarning(
-        problem, build_aws_command("scheduler delete-schedule", **flags), is_command=True
+        problem,
+        build_aws_command(
+            "scheduler delete-schedule",
+            region=config.region,
+            group_name=config.schedule_group,
+            name=schedule.name,
+        ),
+        is_command=True,
     )
 
 

@@ -53,8 +53,11 @@ def invoke_stop_function(environment: Environment, *, who: str, why: str) -> tup
     except TandemError as error:
         if error_code(error.__cause__) != "ResourceNotFoundException":
             raise
-        change = "deploy the Guard stack, or log in as one that may size the node group"
-        raise ExternalError("it is not there", where=where, change=change) from error
+        raise ExternalError(
+            "it is not there",
+            where=where,
+            change="deploy the Guard stack, or log in as one that may size the node group",
+        ) from error
     return _read_actions(answer, where)
 
 

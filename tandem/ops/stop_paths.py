@@ -114,8 +114,9 @@ def read_schedule_path(scheduler: Any, config: GuardConfig, fleet: FleetState) -
     if lease is None or fleet.now >= lease.deadline:
         return StopPath("schedule", "absent", "none: no lease; each start arms its own")
     where = f"schedule {lease.schedule} of {config.schedule_group}"
-    parameters = {"Name": lease.schedule, "GroupName": config.schedule_group}
-    schedule = call_if_present(scheduler, "GetSchedule", where, **parameters)
+    schedule = call_if_present(
+        scheduler, "GetSchedule", where, Name=lease.schedule, GroupName=config.schedule_group
+    )
     if schedule is None:
         return StopPath("schedule", "unarmed", f"{lease.schedule} is missing")
     match = _AT_EXPRESSION.match(schedule["ScheduleExpression"])
@@ -177,10 +178,17 @@ def read_statistics(
     Raises:
         ExternalError: the datapoints could not be read.
     """
-    times = {"StartTime": span[0], "EndTime": span[1] + timedelta(minutes=1)}
-    metric_id = {"Namespace": config.namespace, "MetricName": metric}
     where = f"metric {metric} of {config.namespace}"
-    answer = call_operation(cloudwatch, "GetMetricStatistics", where, **metric_id, **times, **query)
+    answer = call_operation(
+        cloudwatch,
+        "GetMetricStatistics",
+        where,
+        Namespace=config.namespace,
+        MetricName=metric,
+        StartTime=span[0],
+        EndTime=span[1] + timedelta(minutes=1),
+        **query,
+    )
     return list(answer.get("Datapoints", []))
 
 
@@ -221,8 +229,9 @@ def read_budget_path(budgets: Any, environment: Environment, kind: str) -> StopP
     name = names.budget_name(environment)
     if kind == "capacity-block":
         return StopPath("budget", "absent", f"{name} only tells people: a block is paid")
-    parameters = {"AccountId": environment.account, "BudgetName": name}
-    answer = call_if_present(budgets, "DescribeBudget", f"budget {name}", **parameters)
+    answer = call_if_present(
+        budgets, "DescribeBudget", f"budget {name}", AccountId=environment.account, BudgetName=name
+    )
     if answer is None and needs_manual_budget(environment):
         reason = f"CloudFormation makes none in {environment.region}, and nobody created it by hand"
         return StopPath("budget", "absent", f"{name} is missing: {reason}")
@@ -278,11 +287,13 @@ def _list_stopping_alerts(budgets: Any, environment: Environment) -> Iterator[Ma
         budgets, "DescribeNotificationsForBudget", "Notifications", where, **parameters
     ):
         if (alert["NotificationType"], alert["ComparisonOperator"]) == ("ACTUAL", "GREATER_THAN"):
-            request = {
-                "Notification": {key: alert[key] for key in _NOTIFICATION_KEYS if key in alert},
+            answer = call_operation(
+                budgets,
+                "DescribeSubscribersForNotification",
+                where,
+                Notification={key: alert[key] for key in _NOTIFICATION_KEYS if key in alert},
                 **parameters,
-            }
-            answer = call_operation(budgets, "DescribeSubscribersForNotification", where, **request)
+            )
             if any(
                 subscriber.get("Address") == build_stop_topic_arn(environment)
                 for subscriber in answer["Subscribers"]

@@ -87,8 +87,10 @@ class KubernetesCluster:
         try:
             self._client = Client(field_manager="tandem-runner")
         except ConfigError as error:
-            change = "run it as a pod of the cluster, or set KUBECONFIG"
-            raise ExternalError(f"no way to a Kubernetes API: {error}", change=change) from error
+            raise ExternalError(
+                f"no way to a Kubernetes API: {error}",
+                change="run it as a pod of the cluster, or set KUBECONFIG",
+            ) from error
 
     def get_object(self, kind: ObjectKind, namespace: str, name: str) -> Object | None:
         """Return an object; None if there is none."""

@@ -106,8 +106,11 @@ def raise_nodes(work: StepWork) -> StepProgress:
         _write_lease(work, lease)
 
     instance_type = world.environment.capacity.instance_type
-    note = f"{lease.nodes} x {instance_type} until {lease.deadline:%H:%M} UTC"
-    return StepProgress(state="done", note=note, result={"labels": labels, "nodes": lease.nodes})
+    return StepProgress(
+        state="done",
+        note=f"{lease.nodes} x {instance_type} until {lease.deadline:%H:%M} UTC",
+        result={"labels": labels, "nodes": lease.nodes},
+    )
 
 
 def build_raise_request(
@@ -210,8 +213,7 @@ def wait_for_nodes(work: StepWork) -> StepProgress:
         if count < declared:
             faults.append(f"{name} shows {count} of {declared} devices")
     if not faults:
-        note = f"{', '.join(node_names)}: {declared} devices each"
-        return StepProgress(state="done", note=note)
+        return StepProgress(state="done", note=f"{', '.join(node_names)}: {declared} devices each")
     return _wait_on_nodes(work, "free_at", ", ".join(faults), DEVICE_WAIT_S)
 
 

@@ -56,11 +56,10 @@ def judge_run(task: BenchTask, folder: Path) -> int:
         ExternalError: the disk failed, or S3 failed for longer than the retries last.
     """
     if not task.confirmed:
-        change = "measure a round first"
         raise InputError(
             "no round is confirmed, so there is nothing to judge",
             where=TASK_VARIABLE,
-            change=change,
+            change="measure a round first",
         )
     store = open_store(task.bucket)
     shutil.rmtree(folder, ignore_errors=True)

@@ -38,9 +38,10 @@ def measure_round(task: BenchTask, folder: Path) -> int:
         ExternalError: a server or the disk failed, or S3 failed for longer than the retries last.
     """
     if task.number in dict(task.confirmed):
-        change = "take it out of `confirmed`, or measure another round"
         raise InputError(
-            f"round {task.number} is confirmed already", where=TASK_VARIABLE, change=change
+            f"round {task.number} is confirmed already",
+            where=TASK_VARIABLE,
+            change="take it out of `confirmed`, or measure another round",
         )
     store = open_store(task.bucket)
     settings = build_task_settings(task, store)

@@ -87,8 +87,11 @@ def read_node_time(
         raise ExternalError(f"the times of the nodes are not read: {reason}", change=RETRY_ADVICE)
     if reason:
         span_s = (fleet.now - datetime.fromisoformat(lease.raised_at)).total_seconds()
-        doubt = f"AWS's times of the nodes are unknown: {reason}"
-        return NodeTime(paid_s=lease.nodes * span_s, ended_at=fleet.now, doubt=doubt)
+        return NodeTime(
+            paid_s=lease.nodes * span_s,
+            ended_at=fleet.now,
+            doubt=f"AWS's times of the nodes are unknown: {reason}",
+        )
     own_times = {
         instance: row for instance, row in times.items() if _is_of_lease(row, lease, fleet)
     }

@@ -58,8 +58,11 @@ def build_counter(tokenizer: bytes, where: str) -> CountTokens:
     try:
         library_tokenizer = Tokenizer.from_str(tokenizer.decode())
     except Exception as error:  # the library raises nothing more specific
-        change = "stage the model again (docs/artifacts.md)"
-        raise InputError(f"it is no tokenizer: {error}", where=where, change=change) from error
+        raise InputError(
+            f"it is no tokenizer: {error}",
+            where=where,
+            change="stage the model again (docs/artifacts.md)",
+        ) from error
     return lambda text: len(library_tokenizer.encode(text, add_special_tokens=False).ids)
 
 

@@ -266,9 +266,9 @@ class RequestInbox:
             stored = self.file.read(run_record_key(request.run), RunRecord)
             until = stored.request.until if stored else until
         if until != "stage" or request.kind == "resume":
-            change = "an operator sends other requests (docs/people.md)"
             raise InputError(
-                f"requests below {STAGE_REQUESTS_PREFIX} only stage models", change=change
+                f"requests below {STAGE_REQUESTS_PREFIX} only stage models",
+                change="an operator sends other requests (docs/people.md)",
             )
 
     def _require_plan(

@@ -100,9 +100,10 @@ def store_round(
             return store.create(prefix + ROUND_FILE, msgspec.json.encode(result))
 
         if not retry_upload(store_files, S3_RETRY_S):
-            change = "measure the round again, as another attempt"
             raise ExternalError(
-                "another process stored this attempt", where=store.url(prefix), change=change
+                "another process stored this attempt",
+                where=store.url(prefix),
+                change="measure the round again, as another attempt",
             )
     return result
 
@@ -231,8 +232,7 @@ def _check_round(contents: Mapping[str, bytes | None], number: int, url: str) ->
         reason = f"it has {count} records, and not those it counts"
     if reason:
         problem = f"round {number} is not stored whole: {reason}"
-        change = "measure it again, as another attempt"
-        raise InputError(problem, where=url, change=change)
+        raise InputError(problem, where=url, change="measure it again, as another attempt")
 
 
 def _read_object(store: ObjectStore, key: str) -> bytes | None:

@@ -270,8 +270,11 @@ def _confirm_round(work: StepWork, measured: RoundResult, image_id: str) -> Step
         "placements": {name: server.placement for name, server in servers.items()},
         "is_simulated": measured.is_simulated,
     }
-    note = f"{measured.requests} requests{failed} in {used_s / 60:.1f} min"
-    return StepProgress(state="done", note=note, result=result)
+    return StepProgress(
+        state="done",
+        note=f"{measured.requests} requests{failed} in {used_s / 60:.1f} min",
+        result=result,
+    )
 
 
 def _count_job(work: StepWork, number: int) -> int:

@@ -72,11 +72,14 @@ def name_people(environment: Environment, kind: PeopleKind) -> Iterator[None]:
         if cause is None or explain_fault(cause, "").kind != "denied":
             raise fault from cause
         policy = names.people_policy_name(environment, kind)
-        change = (
-            f"it takes the rights of {kind}: log in as one, or have {policy} attached"
-            " (docs/people.md)"
-        )
-        raise AccessDeniedError(fault.problem, where=fault.where, change=change) from cause
+        raise AccessDeniedError(
+            fault.problem,
+            where=fault.where,
+            change=(
+                f"it takes the rights of {kind}: log in as one, or have {policy} attached"
+                " (docs/people.md)"
+            ),
+        ) from cause
 
 
 class RunClient:
@@ -123,9 +126,11 @@ class RunClient:
         fault = find_run_id_fault(run)
         record = None if fault else self.find_run(run)
         if record is None:
-            change = f"{build_tandem_command('runs', self.environment.name)} lists them"
-            where = f"environment {self.environment.name}"
-            raise InputError(fault or f"it has no run {run}", where=where, change=change)
+            raise InputError(
+                fault or f"it has no run {run}",
+                where=f"environment {self.environment.name}",
+                change=f"{build_tandem_command('runs', self.environment.name)} lists them",
+            )
         return record
 
     def list_runs(self) -> tuple[list[RunRecord], dict[str, str]]:
@@ -204,18 +209,19 @@ class RunClient:
         """
         group = names.container_log_group_name(self.environment, "application")
         mark = run_keys.mark_jobs(run)
-        query = {
-            "logGroupName": group,
-            "filterPattern": f'{{ $.kubernetes.pod_name = "*{mark}*" }}',
-            "startTime": int((started_at - LOG_DELAY).timestamp() * 1000),
-            "endTime": int((ended_at + LOG_DELAY).timestamp() * 1000),
-        }
         logs = create_client(self.environment, "logs", self.session)
         lines = deque[LogLine](maxlen=MAX_LOG_LINES)
         try:
             with name_people(self.environment, "engineer"):
                 for event in iterate_rows(
-                    logs, "FilterLogEvents", "events", f"log group {group}", **query
+                    logs,
+                    "FilterLogEvents",
+                    "events",
+                    f"log group {group}",
+                    logGroupName=group,
+                    filterPattern=f'{{ $.kubernetes.pod_name = "*{mark}*" }}',
+                    startTime=int((started_at - LOG_DELAY).timestamp() * 1000),
+                    endTime=int((ended_at + LOG_DELAY).timestamp() * 1000),
                 ):
                     line = _parse_event(event)
                     if line and mark in line.pod and _is_of_jobs(line.pod, jobs):

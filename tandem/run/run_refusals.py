@@ -62,9 +62,11 @@ def list_plan_faults(inputs: RunPlanInputs) -> Iterator[InputError]:
             change=f"ask for 1 to {request.rounds} starts, or for more rounds",
         )
     elif not MIN_HOURS <= request.hours <= max_hours:
-        where = f"environment {request.environment}"
-        change = f"ask for {MIN_HOURS:g} to {max_hours} (guard.max_hours)"
-        yield InputError(f"{request.hours:g} hours are asked for", where=where, change=change)
+        yield InputError(
+            f"{request.hours:g} hours are asked for",
+            where=f"environment {request.environment}",
+            change=f"ask for {MIN_HOURS:g} to {max_hours} (guard.max_hours)",
+        )
     else:
         yield from _find_long_steps(inputs)
 
@@ -125,8 +127,11 @@ def _find_measuring_faults(inputs: RunPlanInputs) -> Iterator[InputError]:
     if inputs.quality_minutes > MAX_QUALITY_MINUTES:
         limit = f"the Job ends after {MAX_QUALITY_MINUTES:.0f}"
         problem = f"its tasks take up to {inputs.quality_minutes:.0f} min, and {limit}"
-        change = "write fewer items in its quality"
-        yield InputError(problem, where=f"experiment {experiment.name}", change=change)
+        yield InputError(
+            problem,
+            where=f"experiment {experiment.name}",
+            change="write fewer items in its quality",
+        )
     if request.budget_usd and not experiment.sweep:
         yield InputError(
             "only a sweep has a budget",

@@ -135,8 +135,11 @@ def ask_leader(work: StepWork) -> StepProgress:
         (pair.evidence.score for pair in rivals if pair.evidence and pair.has_figures), default=0.0
     )
     if evidence.score <= best:
-        note = f"it is {evidence.score:.2f} times as fast, and {best:.2f} is measured"
-        return StepProgress(state="skipped", note=note, result={"unasked": "behind"})
+        return StepProgress(
+            state="skipped",
+            note=f"it is {evidence.score:.2f} times as fast, and {best:.2f} is measured",
+            result={"unasked": "behind"},
+        )
     return ask_tasks(work)
 
 

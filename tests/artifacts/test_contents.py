@@ -64,7 +64,8 @@ def test_files_without_a_manifest_are_partial_with_their_writer(store):
     with hold_lease(store, f"{KEY}/tandem-lease.json", "job-a", 60, 0):
         busy = read_stored_set(store, KEY)
     free = read_stored_set(store, KEY)
-    assert (busy.condition, busy.writer.startswith("held by job-a until 20")) == ("partial", True)
+    assert busy.condition == "partial"
+    assert busy.writer.startswith("held by job-a until 20")
     assert (free.condition, free.writer) == ("partial", "nobody writes it, job-a was the last")
 
 
@@ -72,11 +73,9 @@ def test_a_lease_that_is_none_hides_nothing(store):
     put_set(store, KEY, "run")
     put(store, f"{KEY}/tandem-lease.json", b"mine")
     stored_set = read_stored_set(store, KEY)
-    assert (stored_set.lease, stored_set.lease_fault is not None, stored_set.damage) == (
-        None,
-        True,
-        "",
-    )
+    assert stored_set.lease is None
+    assert stored_set.lease_fault is not None
+    assert stored_set.damage == ""
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 def test_a_model_is_pinned_at_a_commit_alone():
     (reference,) = parse_model_references([f"Qwen/Qwen3-1.7B@{COMMIT}"])
 
-    assert (reference.is_pinned, reference.prefix) == (True, f"models/Qwen/Qwen3-1.7B/{COMMIT}")
+    assert reference.is_pinned
+    assert reference.prefix == f"models/Qwen/Qwen3-1.7B/{COMMIT}"
     assert not replace(reference, revision="main").is_pinned
 
 

@@ -96,7 +96,8 @@ def test_writers_role_is_enough_for_a_sets_life(as_account, folder, tmp_path, ac
     store, _ = as_account(account)
     is_new = whole_life(store, prefix, folder)
     download_files(store, prefix, tmp_path / "to", list_files(folder))
-    assert (is_new, list_files(tmp_path / "to")) == (True, list_files(folder))
+    assert is_new
+    assert list_files(tmp_path / "to") == list_files(folder)
 
 
 @pytest.mark.usefixtures("emptied")

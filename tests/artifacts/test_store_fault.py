@@ -50,10 +50,8 @@ def test_denied_assume_role_is_a_fault_of_credentials():
     fault = answered(
         "AccessDenied", f"{USER}sts:AssumeRole on resource: x", status=403, operation="AssumeRole"
     )
-    assert (
-        "does not accept these credentials" in fault.problem,
-        "sts:AssumeRole" in fault.problem,
-    ) == (True, True)
+    assert "does not accept these credentials" in fault.problem
+    assert "sts:AssumeRole" in fault.problem
 
 
 @pytest.mark.parametrize(

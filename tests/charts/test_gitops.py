@@ -79,7 +79,8 @@ def test_every_synced_folder_has_a_kustomization_in_the_tree(environment: str) -
         if f"{Path(path).relative_to('manifests')}/kustomization.yaml" not in tree
     ]
 
-    assert (len(folders) > 0, missing) == (True, [])
+    assert len(folders) > 0
+    assert missing == []
 
 
 def test_every_application_follows_the_declared_revision_or_a_pinned_chart() -> None:

@@ -109,7 +109,8 @@ def test_an_end_waits_for_size_0_of_a_group_without_the_tag(world, start, end):
 
     with pytest.raises(ExternalError, match="the node group wants 2"):
         end(reaper=False, say=raise_behind)
-    assert ("stop-r1" in world.schedules, world.read(POINTER_KEY)["run"]) == (True, "r1")
+    assert "stop-r1" in world.schedules
+    assert world.read(POINTER_KEY)["run"] == "r1"
 
 
 def test_an_end_of_another_run_is_refused(start, end):
@@ -158,14 +159,11 @@ def test_the_reaper_ends_an_ending_lease_after_30_minutes(world, start, passes):
     start("r1", hours=8)
     world.change(lease_key("r1"), ending=world.now.isoformat())
     world.want(0)
-    before = passes(25).plan.reasons
+    assert passes(25).plan.reasons == ()
 
     why = passes(5).plan.reasons[0]
     passes(15)
-    assert (before, "run r1 has been ending since 2026-11-21T08:00:00Z and is not gone" in why) == (
-        (),
-        True,
-    )
+    assert "run r1 has been ending since 2026-11-21T08:00:00Z and is not gone" in why
     assert world.alive == []
 
 

@@ -90,10 +90,8 @@ def test_two_starts_of_one_run_leave_the_fleet_to_the_later(world, start):
 
 def test_the_schedule_of_the_run_that_the_pointer_names_stays(world, start):
     start("r1")
-    assert (delete_unreferenced_schedule(world.clients, GUARDED, "r1"), set(world.schedules)) == (
-        False,
-        {"stop-r1"},
-    )
+    assert not delete_unreferenced_schedule(world.clients, GUARDED, "r1")
+    assert set(world.schedules) == {"stop-r1"}
 
 
 def test_a_schedule_is_kept_where_the_pointer_changed_while_it_was_read(world, start):
@@ -109,10 +107,8 @@ def test_a_schedule_is_kept_where_the_pointer_changed_while_it_was_read(world, s
         return answer
 
     clients.s3.get_object = get_and_sleep
-    assert (delete_unreferenced_schedule(clients, GUARDED, "r1"), set(world.schedules)) == (
-        False,
-        {"stop-r1"},
-    )
+    assert not delete_unreferenced_schedule(clients, GUARDED, "r1")
+    assert set(world.schedules) == {"stop-r1"}
 
 
 def test_a_release_ends_the_pointer_that_it_saw_alone(world, start, halt, lift, passes):
@@ -223,7 +219,8 @@ def test_a_raise_that_is_repeated_reads_first_whose_fleet_it_is(world, start, us
     with pytest.raises(InputError, match="run b has the fleet now"):
         start("a", hours=8, nodes=2)
 
-    assert (world.desired_size, "stop-b" in world.schedules) == (1, True)
+    assert world.desired_size == 1
+    assert "stop-b" in world.schedules
 
 
 def test_no_command_deletes_the_stop_of_the_present_run(world, start):

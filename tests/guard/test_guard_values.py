@@ -45,4 +45,5 @@ def test_a_text_of_another_type_is_refused():
 def test_a_long_text_is_cut_to_one_line():
     text = shorten_text("a\n" * MAX_TEXT_CHARACTERS)
 
-    assert (len(text), "\n" in text) == (MAX_TEXT_CHARACTERS + len("..."), False)
+    assert len(text) == MAX_TEXT_CHARACTERS + len("...")
+    assert "\n" not in text

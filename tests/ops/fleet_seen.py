@@ -81,9 +81,14 @@ def fence_objects(**changes: Any) -> dict[str, dict[str, Any]]:
 
 def seen(*instances: FleetInstance, **changes: Any) -> FleetState:
     """A look at these instances; else a parked fleet."""
-    sizes = {"desired_size": len(instances), "min_size": 0}
     return FleetState(
-        now=NOW, has_node_group=True, has_owner_tag=True, instances=instances, **sizes, **changes
+        now=NOW,
+        has_node_group=True,
+        has_owner_tag=True,
+        instances=instances,
+        desired_size=len(instances),
+        min_size=0,
+        **changes,
     )
 
 

@@ -52,12 +52,10 @@ def test_a_fault_says_what_where_and_what_to_do(
     error: Exception, says: str, change: str, code: int
 ) -> None:
     fault = convert_error(error, service="s3", operation="GetObject", where="s3://bucket/key")
-    assert (says in fault.problem, fault.where, change in fault.change, fault.exit_code) == (
-        True,
-        "s3://bucket/key",
-        True,
-        code,
-    )
+    assert says in fault.problem
+    assert fault.where == "s3://bucket/key"
+    assert change in fault.change
+    assert fault.exit_code == code
 
 
 def test_answer_of_another_service_is_a_fault() -> None:

@@ -30,7 +30,8 @@ def rule_puts(fault, **when):
 def test_a_request_that_was_not_done_is_sent_again(run, proxy, fault):
     proxy.use(rule_puts(fault, every=2, times=3))
     report = run.publish()
-    assert (report.is_whole, report.rounds, proxy.fault_counts) == (True, [0, 1], (3,))
+    assert report.is_whole
+    assert (report.rounds, proxy.fault_counts) == ([0, 1], (3,))
     assert run.counts() == run.expected()
 
 

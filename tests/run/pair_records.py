@@ -131,13 +131,13 @@ def write_records(
     for row in range(len(table)):
         record = build_record(table, row, fault, arms)
         if fault.drops_slowest and is_candidate[row] and e2e_ms[row] > slow_ms:
-            cut = {
-                "error": "whole_timeout",
-                "content": None,
-                "finish_reason": None,
-                "completion_tokens": None,
-            }
-            record = msgspec.structs.replace(record, **cut)
+            record = msgspec.structs.replace(
+                record,
+                error="whole_timeout",
+                content=None,
+                finish_reason=None,
+                completion_tokens=None,
+            )
         records.append(record)
 
     methods = (Speculation(method=None), Speculation(method="fused", num_speculative_tokens=7))

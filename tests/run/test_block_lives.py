@@ -32,7 +32,8 @@ def resume(world):
 def test_second_lease_beyond_the_old_end_is_refused_before_the_extension_is_paid():
     world = reach_second_lease()
     record = resume(world)
-    assert (record["state"], "the Capacity Block lasts from" in record["reason"]) == ("ended", True)
+    assert record["state"] == "ended"
+    assert "the Capacity Block lasts from" in record["reason"]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,9 @@ def test_second_lease_beyond_the_old_end_is_judged_without_a_deploy(moved_by):
         world.pass_time((OLD_END - world.account.now).total_seconds())
     record = resume(world)
 
-    assert (record["state"], world.is_empty, len(record["leases"])) == ("judged", True, 2)
+    assert record["state"] == "judged"
+    assert world.is_empty
+    assert len(record["leases"]) == 2
     assert world.account.group["tags"] == tags
     assert world.account.machines[-1].ended > OLD_END
 
@@ -106,7 +109,9 @@ def test_second_lease_on_another_block_is_judged_once_fleet_names_it():
     replace_block(world, deploys=True)
     record = resume(world)
 
-    assert (record["state"], world.is_empty, len(record["leases"])) == ("judged", True, 2)
+    assert record["state"] == "judged"
+    assert world.is_empty
+    assert len(record["leases"]) == 2
     assert [machine.launch_time > OLD_END for machine in world.account.machines] == [False, True]
 
 

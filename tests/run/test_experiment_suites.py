@@ -10,7 +10,7 @@ import pytest
 from tandem.bench.plan.run_size import SIZES
 from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
-from tandem.run.experiment_suites import read_declared_suite, require_digest, select_suites
+from tandem.run.experiment_suites import read_declared_suite, select_suites
 
 ROWS = [{"prompt": f"Ticket {number}", "team": f"team-{number % 4}"} for number in range(20)]
 CONTENT = "".join(json.dumps(row) + "\n" for row in ROWS).encode()

@@ -47,7 +47,8 @@ def refuse(declared: SuiteFile, content: bytes | None) -> str:
     """Return why the runner refuses a run before it raises a node."""
     world = build_world(declared, content)
     answer = world.hear()
-    assert (answer["is_accepted"], bool(world.account.machines)) == (False, False)
+    assert answer["is_accepted"] is False
+    assert not world.account.machines
     return answer["reason"]
 
 
@@ -97,7 +98,8 @@ def test_next_runner_ends_the_fleet_of_a_run_whose_file_is_gone() -> None:
     world.leaves_records = False  # the Jobs find no file either
     forget_bucket_suites()  # as a new process begins
     world.runner = world.start_runner()
-    assert (world.live()["state"], world.is_empty) == ("failed", True)
+    assert world.live()["state"] == "failed"
+    assert world.is_empty
 
 
 def test_job_asks_the_prompts_of_the_file(job: RunJobs) -> None:

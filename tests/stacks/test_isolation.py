@@ -60,8 +60,13 @@ def test_another_block_changes_fleet_and_its_readers(synth: Synth, alone: Path) 
 @pytest.fixture(scope="session")
 def two_zones(synth: Synth) -> Path:
     """The environment of `alone` before it got a third zone for its block."""
-    here = {"network": {"zones": ("use2-az1", "use2-az2")}, "capacity": {"zone": "use2-az2"}}
-    return synth(changed(variants()["capacity-block"], **here))
+    return synth(
+        changed(
+            variants()["capacity-block"],
+            network={"zones": ("use2-az1", "use2-az2")},
+            capacity={"zone": "use2-az2"},
+        )
+    )
 
 
 def test_a_zone_for_the_next_block_touches_no_cluster_and_no_system_node(

@@ -16,7 +16,6 @@ import time
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tandem.artifacts.driver import failure, folders, outcome, program
 from tandem.artifacts.driver.failure import DEADLINE, NOTHING_LEFT, STOP_REQUEST, FailureKind
@@ -75,13 +74,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse the arguments and run; return the exit code."""
-    description = (
-        "Run a runtime's own compiler under one deadline, with retries by class of failure."
+    parser = argparse.ArgumentParser(
+        prog="driver",
+        description=(
+            "Run a runtime's own compiler under one deadline, with retries by class of failure."
+        ),
+        epilog=(
+            "exit codes: 0 compiled, or nothing to do, or given up with --defer; 2 bad input; 3"
+            " failed"
+        ),
     )
-    epilog = (
-        "exit codes: 0 compiled, or nothing to do, or given up with --defer; 2 bad input; 3 failed"
-    )
-    parser = argparse.ArgumentParser(prog="driver", description=description, epilog=epilog)
     add_arguments(parser)
     return run(parser.parse_args(argv))
 
@@ -183,11 +185,13 @@ class CompileDriver:
                 folders.finish_output(options.output)
                 size = folders.measure_folder(options.output)
                 seconds = round(time.time() - self.outcome.began)
-                about: dict[str, Any] = {
-                    "where": self.outcome.where,
-                    "unproven": self.outcome.unproven,
-                }
-                log_event("compiled", seconds=seconds, bytes=size, **about)
+                log_event(
+                    "compiled",
+                    seconds=seconds,
+                    bytes=size,
+                    where=self.outcome.where,
+                    unproven=self.outcome.unproven,
+                )
                 return EXIT_DONE
             if kind is STOP_REQUEST:
                 log_event(
@@ -302,8 +306,13 @@ class CompileDriver:
         cache_bytes = folders.measure_folder(self.options.cache)
         graphs = folders.count_finished(self.options.cache)
         left_s = round(self.remaining_s)
-        sizes: dict[str, Any] = {"output_bytes": output_bytes, "cache_bytes": cache_bytes}
-        log_event("still compiling", left_s=left_s, finished_graphs=graphs, **sizes)
+        log_event(
+            "still compiling",
+            left_s=left_s,
+            finished_graphs=graphs,
+            output_bytes=output_bytes,
+            cache_bytes=cache_bytes,
+        )
 
     def _record_attempt(
         self, kind: FailureKind | None, line: str, status: int | None, seconds: float

@@ -145,14 +145,16 @@ def read_cluster(account: AccountClients) -> dict[str, Any] | None:
         if tags.get(names.OWNER_TAG) != account.name
     ]
     if foreign_groups:
-        flags = {"cluster_name": cluster, "nodegroup_name": foreign_groups[0]}
+        look_command = build_aws_command(
+            "eks describe-nodegroup", cluster_name=cluster, nodegroup_name=foreign_groups[0]
+        )
         raise InputError(
             f"node groups without the tag {names.OWNER_TAG}={account.name}:"
             f" {', '.join(foreign_groups)}. Another tool made them, and they are left alone",
             where=cluster,
             change=(
-                f"see whose they are ({build_aws_command('eks describe-nodegroup', **flags)});"
-                " whoever made them removes them first, then run this again"
+                f"see whose they are ({look_command}); whoever made them removes them first, then"
+                " run this again"
             ),
         )
     description: dict[str, Any] = response["cluster"]

@@ -134,8 +134,13 @@ def _request_deletion(
 ) -> None:
     if stack.has_termination_protection:
         log(f"{stack.name}: lifting termination protection")
-        request: dict[str, Any] = {"StackName": stack.name, "EnableTerminationProtection": False}
-        account.ask("cloudformation", "UpdateTerminationProtection", stack.name, **request)
+        account.ask(
+            "cloudformation",
+            "UpdateTerminationProtection",
+            stack.name,
+            StackName=stack.name,
+            EnableTerminationProtection=False,
+        )
     log(f"{stack.name}: deleting {sum(1 for _ in list_resources(account, stack))} resources")
     try:
         account.ask("cloudformation", "DeleteStack", stack.name, StackName=stack.id)
@@ -144,8 +149,13 @@ def _request_deletion(
         if error_code(error.__cause__) != "ValidationError" or "imported by" not in message:
             raise
         problem = f"another stack uses what it exports ({message})"
-        change = "that stack is not deleted here: its owner deletes it first, then run this again"
-        raise ExternalError(problem, where=stack.name, change=change) from error
+        raise ExternalError(
+            problem,
+            where=stack.name,
+            change=(
+                "that stack is not deleted here: its owner deletes it first, then run this again"
+            ),
+        ) from error
 
 
 def _wait_for_deletion(
@@ -166,8 +176,11 @@ def _wait_for_deletion(
         elapsed_s = time.monotonic() - start_s
         if elapsed_s > settings.timeout_s:
             problem = f"it is still being deleted after {elapsed_s / 60:.0f} minutes"
-            change = "CloudFormation goes on by itself: run this again later"
-            raise ExternalError(problem, where=stack.name, change=change)
+            raise ExternalError(
+                problem,
+                where=stack.name,
+                change="CloudFormation goes on by itself: run this again later",
+            )
         if time.monotonic() - last_log_s > PROGRESS_INTERVAL_S:
             last_log_s = time.monotonic()
             remaining = list(list_resources(account, current))

@@ -111,9 +111,12 @@ def list_resources(account: AccountClients, stack: CloudFormationStack) -> Itera
     Raises:
         ExternalError: CloudFormation does not answer.
     """
-    rows_key = "StackResourceSummaries"
     rows = account.list_rows(
-        "cloudformation", "ListStackResources", rows_key, stack.name, StackName=stack.id
+        "cloudformation",
+        "ListStackResources",
+        "StackResourceSummaries",
+        stack.name,
+        StackName=stack.id,
     )
     for row in rows:
         if row["ResourceStatus"] != DELETE_COMPLETE:

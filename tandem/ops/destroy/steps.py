@@ -75,10 +75,11 @@ def _lift_cluster_protection(
     answer = account.ask(
         "eks", "UpdateClusterConfig", cluster, name=cluster, deletionProtection=False
     )
-    flags = {"name": cluster, "updateId": answer["update"]["id"]}
     change = "run this again"
     for _ in _poll_to_deadline(settings):
-        update = account.ask("eks", "DescribeUpdate", cluster, **flags)["update"]
+        update = account.ask(
+            "eks", "DescribeUpdate", cluster, name=cluster, updateId=answer["update"]["id"]
+        )["update"]
         if update["status"] == "Successful":
             return
         if update["status"] in {"Failed", "Cancelled"}:
@@ -105,11 +106,14 @@ def _wait_for_no_nodes(
             logged_line = line
             log(f"{where}: EC2 still lists {line}")
     terminate = build_aws_command("ec2 terminate-instances", instance_ids=list(nodes))
-    change = (
-        f"see what holds them (aws ec2 describe-instances); if they are to end, {terminate}, then"
-        " run this again"
+    raise ExternalError(
+        f"EC2 still lists {', '.join(nodes)}",
+        where=where,
+        change=(
+            f"see what holds them (aws ec2 describe-instances); if they are to end, {terminate},"
+            " then run this again"
+        ),
     )
-    raise ExternalError(f"EC2 still lists {', '.join(nodes)}", where=where, change=change)
 
 
 def _poll_to_deadline(settings: TeardownSettings) -> Iterator[None]:

@@ -110,13 +110,11 @@ def check_quota(context: DoctorContext, account: AccountClients) -> Finding:
     )
     if quota["Value"] >= required:
         return Finding("ok", message)
-    flags = {
-        "quota_code": quota["QuotaCode"],
-        "desired_value": str(required),
-        "region": region,
-    }
     command = build_aws_command(
-        "service-quotas request-service-quota-increase --service-code ec2", **flags
+        "service-quotas request-service-quota-increase --service-code ec2",
+        quota_code=quota["QuotaCode"],
+        desired_value=str(required),
+        region=region,
     )
     return Finding(
         "fail",
@@ -291,8 +289,7 @@ def check_block_end(context: DoctorContext, account: AccountClients) -> Iterator
         return
     yield from _judge_extensions(account, row)
     group_names = [
-        group["name"]
-        for group in (node_group.get("resources") or {}).get("autoScalingGroups", [])
+        group["name"] for group in (node_group.get("resources") or {}).get("autoScalingGroups", [])
     ]
     for group_name in group_names:
         yield _judge_scale_down(account, group_name, ends)
@@ -304,10 +301,12 @@ def _judge_extensions(account: AccountClients, row: dict[str, Any]) -> Iterator[
     """Report the latest extension unless it is paid: only then does EC2 move the end."""
     reservation_id = row["CapacityReservationId"]
     ends = row["EndDate"]
-    parameters = {"CapacityReservationIds": [reservation_id]}
-    operation = "DescribeCapacityBlockExtensionHistory"
     rows = account.list_rows(
-        "ec2", operation, "CapacityBlockExtensions", reservation_id, **parameters
+        "ec2",
+        "DescribeCapacityBlockExtensionHistory",
+        "CapacityBlockExtensions",
+        reservation_id,
+        CapacityReservationIds=[reservation_id],
     )
     latest = max(
         rows, key=lambda extension: extension["CapacityBlockExtensionPurchaseDate"], default=None
@@ -339,11 +338,13 @@ def _judge_extensions(account: AccountClients, row: dict[str, Any]) -> Iterator[
 def _judge_scale_down(account: AccountClients, group_name: str, ends: datetime) -> Finding:
     """Compare EKS's own scheduled action with the block's end; that EKS moves it is unproven."""
     where = f"Auto Scaling group {group_name}"
-    parameters: dict[str, Any] = {
-        "AutoScalingGroupName": group_name,
-        "ScheduledActionNames": [EKS_ACTION_NAME],
-    }
-    answer = account.ask("autoscaling", "DescribeScheduledActions", where, **parameters)
+    answer = account.ask(
+        "autoscaling",
+        "DescribeScheduledActions",
+        where,
+        AutoScalingGroupName=group_name,
+        ScheduledActionNames=[EKS_ACTION_NAME],
+    )
     moments = [
         action["StartTime"]
         for action in answer["ScheduledUpdateGroupActions"]
@@ -434,8 +435,9 @@ def check_budget(context: DoctorContext, account: AccountClients) -> Finding:
     name = names.budget_name(environment)
     is_manual = budgets.needs_manual_budget(environment)
     command = _build_create_budget_command(context) if is_manual else ""
-    flags = {"AccountId": environment.account, "BudgetName": name}
-    answer = account.find("budgets", "DescribeBudget", name, **flags)
+    answer = account.find(
+        "budgets", "DescribeBudget", name, AccountId=environment.account, BudgetName=name
+    )
     if answer is None and is_manual:
         message = f"CloudFormation creates no budget in {environment.region}: {name} is missing"
         return Finding("warn", message, "create it once, after Guard is deployed", command)
@@ -457,17 +459,17 @@ def _sort_filters(filters: Mapping[str, Sequence[str]]) -> str:
 def _build_create_budget_command(context: DoctorContext) -> str:
     """Return the command that makes the budget where Guard cannot make it."""
     environment = context.environment
-    topics = {
-        "stop_topic_arn": build_stop_topic_arn(environment),
-        "people_topic_arn": build_topic_arn(environment),
-    }
     budget, notifications = budgets.build_budget_request(
-        environment, context.catalogue, **topics
+        environment,
+        context.catalogue,
+        stop_topic_arn=build_stop_topic_arn(environment),
+        people_topic_arn=build_topic_arn(environment),
     ).values()
     # text for the AWS CLI
     budget["BudgetLimit"]["Amount"] = f"{budgets.compute_budget_usd(environment):.2f}"
-    flags = {
-        "budget": json.dumps(budget),
-        "notifications_with_subscribers": json.dumps(notifications),
-    }
-    return build_aws_command("budgets create-budget", account_id=environment.account, **flags)
+    return build_aws_command(
+        "budgets create-budget",
+        account_id=environment.account,
+        budget=json.dumps(budget),
+        notifications_with_subscribers=json.dumps(notifications),
+    )

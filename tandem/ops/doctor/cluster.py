@@ -111,9 +111,10 @@ def check_addons(context: DoctorContext, account: AccountClients) -> Iterator[Fi
 
 def _list_offers(account: AccountClients, name: str, version: str) -> dict[str, bool]:
     """Return each offered version of an add-on, and whether EKS takes it by default."""
-    flags = {"addonName": name, "kubernetesVersion": version}
     offers = {}
-    for row in account.list_rows("eks", "DescribeAddonVersions", "addons", name, **flags):
+    for row in account.list_rows(
+        "eks", "DescribeAddonVersions", "addons", name, addonName=name, kubernetesVersion=version
+    ):
         for entry in row["addonVersions"]:
             for compatibility in entry["compatibilities"]:
                 if compatibility["clusterVersion"] == version:
@@ -150,9 +151,13 @@ def check_agent_configuration(context: DoctorContext, account: AccountClients) -
     if version is None:
         return Finding("unknown", f"{agent.ADDON} is not pinned", "see addons: pin it")
     addon = f"{agent.ADDON} {version}"
-    parameters = {"addonName": agent.ADDON, "addonVersion": version}
     answer = account.find(
-        "eks", "DescribeAddonConfiguration", agent.ADDON, absent=NOT_OFFERED_CODES, **parameters
+        "eks",
+        "DescribeAddonConfiguration",
+        agent.ADDON,
+        absent=NOT_OFFERED_CODES,
+        addonName=agent.ADDON,
+        addonVersion=version,
     )
     if answer is None:
         action = "see addons: pin another version"
@@ -161,13 +166,17 @@ def check_agent_configuration(context: DoctorContext, account: AccountClients) -
     faults = find_schema_faults(agent.build_addon_configuration(environment), schema)
     if not faults:
         return Finding("ok", f"the schema of {addon} admits each key that Observability writes")
-    flags = {"addon_name": agent.ADDON, "addon_version": version, "region": environment.region}
     return Finding(
         "fail",
         f"{addon} takes no such configuration: {'; '.join(faults)}",
         "write observability: {container_insights: false}, or pin another version; Workloads does"
         " not wait for it",
-        build_aws_command("eks describe-addon-configuration", **flags),
+        build_aws_command(
+            "eks describe-addon-configuration",
+            addon_name=agent.ADDON,
+            addon_version=version,
+            region=environment.region,
+        ),
     )
 
 

@@ -266,8 +266,12 @@ def check_subscriptions(context: DoctorContext, account: AccountClients) -> Iter
     for subscription in subscriptions:
         protocol = subscription.protocol
         endpoint = subscription.endpoint
-        flags = {"topic_arn": topic, "protocol": protocol, "notification_endpoint": endpoint}
-        command = build_aws_command(f"sns subscribe --region {context.environment.region}", **flags)
+        command = build_aws_command(
+            f"sns subscribe --region {context.environment.region}",
+            topic_arn=topic,
+            protocol=protocol,
+            notification_endpoint=endpoint,
+        )
         state = subscribers.get((protocol, endpoint))
         if state is None:
             message = f"{endpoint} ({protocol}) is declared and not subscribed"
@@ -286,9 +290,12 @@ def check_subscriptions(context: DoctorContext, account: AccountClients) -> Iter
 
 def _read_subscribers(account: AccountClients, topic: str) -> dict[tuple[str, str], str] | None:
     """Return the ARN or state of each subscriber of a topic; None if there is no topic."""
-    operation = "ListSubscriptionsByTopic"
     try:
-        rows = list(account.list_rows("sns", operation, "Subscriptions", topic, TopicArn=topic))
+        rows = list(
+            account.list_rows(
+                "sns", "ListSubscriptionsByTopic", "Subscriptions", topic, TopicArn=topic
+            )
+        )
     except TandemError as error:
         if error_code(error.__cause__) not in ABSENT_CODES:
             raise

@@ -32,10 +32,14 @@ def list_offer_zones(account: AccountClients, instance_type: str) -> set[str]:
     Raises:
         ExternalError: EC2 did not answer.
     """
-    call = "DescribeInstanceTypeOfferings"
-    filters = [{"Name": "instance-type", "Values": [instance_type]}]
-    parameters = {"LocationType": "availability-zone-id", "Filters": filters}
-    rows = account.list_rows("ec2", call, "InstanceTypeOfferings", instance_type, **parameters)
+    rows = account.list_rows(
+        "ec2",
+        "DescribeInstanceTypeOfferings",
+        "InstanceTypeOfferings",
+        instance_type,
+        LocationType="availability-zone-id",
+        Filters=[{"Name": "instance-type", "Values": [instance_type]}],
+    )
     return {row["Location"] for row in rows}
 
 

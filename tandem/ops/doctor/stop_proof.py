@@ -184,9 +184,14 @@ class _StopProof:
 
     def delete_schedule(self) -> str:
         """Delete the schedule, whether it exists or not; return why it may still exist."""
-        parameters = {"Name": self.name, "GroupName": self.config.schedule_group}
         try:
-            self.account.find("scheduler", "DeleteSchedule", self.where, **parameters)
+            self.account.find(
+                "scheduler",
+                "DeleteSchedule",
+                self.where,
+                Name=self.name,
+                GroupName=self.config.schedule_group,
+            )
         except TandemError as error:
             return (
                 f"{self.where} could not be deleted ({error.problem}); it fires once, sets 0 and"
@@ -253,10 +258,9 @@ class _StopProof:
         """Yield updates to 0 that are no older than the moment of the schedule."""
         where = self.config.node_group_description
         for update_id in sorted(self._list_update_ids() - self.known_update_ids):
-            flags = {"updateId": update_id, **self.group_flags}
-            update: dict[str, Any] = self.account.ask("eks", "DescribeUpdate", where, **flags)[
-                "update"
-            ]
+            update: dict[str, Any] = self.account.ask(
+                "eks", "DescribeUpdate", where, updateId=update_id, **self.group_flags
+            )["update"]
             sizes = {
                 parameter["type"]: parameter["value"] for parameter in update.get("params", [])
             }
@@ -296,11 +300,13 @@ class _StopProof:
                     key: attribute.get("StringValue", "") for key, attribute in attributes.items()
                 }
                 if letter.get("SCHEDULE_ARN", "").endswith(f"/{self.name}"):
-                    delete = {
-                        "QueueUrl": queue["QueueUrl"],
-                        "ReceiptHandle": message["ReceiptHandle"],
-                    }
-                    self.account.ask("sqs", "DeleteMessage", where, **delete)
+                    self.account.ask(
+                        "sqs",
+                        "DeleteMessage",
+                        where,
+                        QueueUrl=queue["QueueUrl"],
+                        ReceiptHandle=message["ReceiptHandle"],
+                    )
                     return letter
             if not messages:
                 break

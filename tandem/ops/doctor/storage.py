@@ -44,9 +44,10 @@ def check_bucket(context: DoctorContext, account: AccountClients) -> Iterator[Fi
 def _judge_bucket(context: DoctorContext, account: AccountClients, name: str) -> Finding:
     environment = context.environment
     is_existing = environment.artifacts.existing_bucket is not None
-    flags = {"Bucket": name, "ExpectedBucketOwner": environment.account}
     try:
-        answer = account.find("s3", "HeadBucket", f"s3://{name}", **flags)
+        answer = account.find(
+            "s3", "HeadBucket", f"s3://{name}", Bucket=name, ExpectedBucketOwner=environment.account
+        )
     except AccessDeniedError as error:
         return _judge_denied_bucket(account, name, error)
     except TandemError as error:
@@ -167,8 +168,9 @@ def _check_mirrored_image(
     repository = match["name"]
     registry: dict[str, Any] = {"region": match["region"], "registryId": match["account"]}
     image_id = {"imageDigest": use.digest} if use.digest else {"imageTag": image.rpartition(":")[2]}
-    parameters: dict[str, Any] = {"repositoryName": repository, "imageIds": [image_id], **registry}
-    if account.find("ecr", "DescribeImages", image, **parameters):
+    if account.find(
+        "ecr", "DescribeImages", image, repositoryName=repository, imageIds=[image_id], **registry
+    ):
         return None
     answer = account.ask("ecr", "DescribePullThroughCacheRules", image, **registry)
     prefixes = [rule["ecrRepositoryPrefix"] for rule in answer.get("pullThroughCacheRules", [])]
@@ -188,12 +190,15 @@ def check_own_images(context: DoctorContext, account: AccountClients) -> Iterato
     for image in list_hosted_images(context.experiments):
         repository = names.repository_name(environment, image.name)
         tag = image.tag()
-        parameters: dict[str, Any] = {
-            "registryId": environment.account,
-            "imageIds": [{"imageTag": tag}],
-        }
         where = f"{registry_host(environment)}/{repository}:{tag}"
-        if account.find("ecr", "DescribeImages", where, repositoryName=repository, **parameters):
+        if account.find(
+            "ecr",
+            "DescribeImages",
+            where,
+            repositoryName=repository,
+            registryId=environment.account,
+            imageIds=[{"imageTag": tag}],
+        ):
             yield Finding("ok", f"{repository}:{tag} is built")
         else:
             kind = names.image_stack_kind(image.name)
@@ -231,9 +236,11 @@ def check_build_quota(context: DoctorContext, account: AccountClients) -> Findin
     message = f"{BUILD_QUOTA}: {quota['Value']:g}"
     if quota["Value"] >= 1:
         return Finding("ok", f"{message}; a build waits for its turn")
-    flags = {"quota_code": quota["QuotaCode"], "desired_value": "1", "region": region}
     command = build_aws_command(
-        "service-quotas request-service-quota-increase --service-code codebuild", **flags
+        "service-quotas request-service-quota-increase --service-code codebuild",
+        quota_code=quota["QuotaCode"],
+        desired_value="1",
+        region=region,
     )
     action = "ask for one, which may take days, or push the images by hand (docs/image.md)"
     return Finding("fail", f"{message}: no image can be built", action, command)
