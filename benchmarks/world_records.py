@@ -243,9 +243,9 @@ def simulate_run(world: World, seed: int, shape: RunShape = DEFAULT_SHAPE) -> Re
     longest_s = 1.5 * _bound_length(plan, work.first_s + work.rest_s)
     clocks = draw_clocks(world, plan.length_s, longest_s, rng)
     times = time_requests(plan, work.first_s, work.rest_s, clocks)
-    table = _build_observations(shape, plan, times, work.is_failed)
+    order = np.argsort(times.end_s, kind="stable")  # as a run writes its records
+    table = _build_observations(shape, plan, order, times, work.is_failed)
     if world.half_slowness:
-        order = np.argsort(times.end_s, kind="stable")
         table = replace(table, placements=HALVES, placement=find_halves(plan, shape)[order])
     if world.ttft_limit_ms is None:
         return table
@@ -446,9 +446,12 @@ def _bound_length(plan: RequestPlan, work_s: Values) -> float:
 
 
 def _build_observations(
-    shape: RunShape, plan: RequestPlan, times: RequestTimes, is_failed: NDArray[np.bool_]
+    shape: RunShape,
+    plan: RequestPlan,
+    order: Codes,
+    times: RequestTimes,
+    is_failed: NDArray[np.bool_],
 ) -> RequestTable:
-    order = np.argsort(times.end_s, kind="stable")  # as a run writes its records
     places = _build_places(shape, plan, order)
     count = len(order)
     answers = (places["prompt"] + 1).astype(np.uint64)

@@ -24,6 +24,7 @@ PROJECT = {
     "source": {"type": "S3", "location": "played-source/source.zip", "buildspec": SPEC},
     "environment": {"type": "LINUX_CONTAINER", "image": "i", "computeType": "BUILD_GENERAL1_SMALL"},
 }
+BROKEN_GROUP = "builds/broken"
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +41,8 @@ def project(endpoint):
     endpoint.client("ecr").create_repository(
         repositoryName="played", imageTagMutability="IMMUTABLE"
     )
-    for name in ("played", "broken"):
-        endpoint.client("logs").create_log_group(logGroupName=f"/aws/codebuild/{name}")
+    for group in ("/aws/codebuild/played", BROKEN_GROUP):
+        endpoint.client("logs").create_log_group(logGroupName=group)
     endpoint.client("codebuild").create_project(**PROJECT)
     return endpoint.client("codebuild")
 
@@ -93,13 +94,15 @@ def test_two_starts_with_one_token_are_one_build(start_build):
 def test_a_build_that_cannot_be_names_its_phase_in_its_log(endpoint, project, options, reason):
     spec = f"phases: {{build: {{commands: [docker build {options} .]}}}}"
     source = {**PROJECT["source"], "buildspec": spec}
-    project.create_project(**{**PROJECT, "name": "broken", "source": source})
+    logs_config = {"cloudWatchLogs": {"status": "ENABLED", "groupName": BROKEN_GROUP}}
+    broken = {**PROJECT, "name": "broken", "source": source, "logsConfig": logs_config}
+    project.create_project(**broken)
     build = project.start_build(projectName="broken")["build"]
     wait_for_end(project, [build["id"]])
 
     logs = project.batch_get_builds(ids=[build["id"]])["builds"][0]["logs"]
     events = endpoint.client("logs").get_log_events(
-        logGroupName=logs["groupName"], logStreamName=logs["streamName"]
+        logGroupName=BROKEN_GROUP, logStreamName=logs["streamName"]
     )["events"]
     project.delete_project(name="broken")
 

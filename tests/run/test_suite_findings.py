@@ -9,9 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from artifact_fixtures import aws, bucket, clients, endpoint, front, store
 from committed import environment, experiment, known
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
+from test_prompt_lengths import split_words
 
 from tandem.artifacts.suite_store import store_suite
 from tandem.declarations.suite_file import SuiteFile
@@ -53,9 +51,7 @@ def judge(store):
 
 def stage_tokenizer(store):
     """Store a tokenizer whose tokens are words where the target's is staged."""
-    tokenizer = Tokenizer(WordLevel({"?": 0}, unk_token="?"))  # noqa: S106 - no secret
-    tokenizer.pre_tokenizer = Whitespace()
-    store.create(f"{TARGET.prefix()}/tokenizer.json", tokenizer.to_str().encode())
+    store.create(f"{TARGET.prefix()}/tokenizer.json", split_words())
 
 
 def test_a_file_that_is_not_stored_fails_with_what_to_do(judge, support):

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""CodeBuild projects with all properties of their template, and simulated builds.
+"""CodeBuild projects with all their properties, and simulated builds.
 
 A simulated build takes the real source from its bucket, runs the project's own commands one by one,
 and refuses unknown commands. No container runs and nothing is downloaded. `docker build` looks for
@@ -49,7 +49,7 @@ class BuildCommandError(Exception):
 
 
 def install(handlers: dict) -> None:
-    """Wrap the project's handlers and StartBuild."""
+    """Wrap the project's handlers, CreateProject, UpdateProject and StartBuild."""
     wrap_changes(handlers["AWS::CodeBuild::Project"], after=_store_members)
     shape = codebuild._project_shape
     codebuild._project_shape = lambda project_record: {
@@ -60,6 +60,8 @@ def install(handlers: dict) -> None:
             if member in project_record
         },
     }
+    codebuild._create_project = _keep_members(codebuild._create_project)
+    codebuild._update_project = _keep_members(codebuild._update_project)
     start = codebuild._start_build
     codebuild._start_build = lambda data: _start_build(start, data)
     fleet_settings.routes[PATH] = _set_knobs
@@ -74,6 +76,21 @@ def _reset():
 def _set_knobs(values):
     global _behavior  # noqa: PLW0603  # one endpoint has one
     _behavior = BuildBehavior(**values)
+
+
+def _keep_members(change_project):
+    """Return CreateProject or UpdateProject that keeps what MiniStack drops of a request."""
+
+    def change(data):
+        answer = change_project(data)
+        if answer[0] >= ERROR_STATUS:
+            return answer
+        project = codebuild._projects[data["name"]]
+        members = data.keys() & set(_EXTRA_MEMBERS.values())
+        project.update({member: data[member] for member in members})
+        return codebuild.json_response({"project": codebuild._project_shape(project)})
+
+    return change
 
 
 def _store_members(name, _old, properties, _attributes):
