@@ -83,6 +83,25 @@ def test_pods_in_one_pass_share_what_is_left(store):
     assert (find_node(store, "one"), find_node(store, "two")) == ("a", None)
 
 
+def test_a_pod_gets_the_fullest_node(store):
+    for name in "abc":
+        add_node(store, name)
+    add_pod(store, "first", nodeSelector={"kubernetes.io/hostname": "b"})
+    schedule(store)
+    add_pod(store, "one")
+    assert find_node(store) == "b"
+
+
+@pytest.mark.parametrize(
+    ("init_cpus", "node"), [(["3", "1"], None), (["2", "2"], "a")], ids=["larger", "within"]
+)
+def test_init_containers_ask_for_the_largest(store, init_cpus, node):
+    add_node(store, "a", cpu="2")
+    boxes = [{"name": cpu, "resources": {"limits": {"cpu": cpu}}} for cpu in init_cpus]
+    add_pod(store, "one", initContainers=boxes)
+    assert find_node(store) == node
+
+
 @pytest.mark.parametrize(
     ("node", "reason"),
     [
@@ -108,6 +127,7 @@ def test_a_node_that_does_not_fit_is_named(store, node, reason):
     ("toleration", "node"),
     [
         ({"operator": "Exists"}, "a"),
+        ({"operator": "Exists", "key": "other"}, None),
         ({"key": "held", "value": "x", "effect": "NoSchedule"}, "a"),
         ({"key": "held", "value": "y"}, None),
         ({"key": "held", "value": "x", "effect": "NoExecute"}, None),
@@ -147,14 +167,13 @@ def test_an_ended_pod_gives_its_devices_back(store):
     assert find_node(store, "two") == "a"
 
 
-def test_constrained_devices_share_the_attribute(store):
+@pytest.mark.parametrize("names", [{"requests": ["chips"]}, {}], ids=["named", "all"])
+def test_constrained_devices_share_the_attribute(store, names):
     add_node(store, "a")
     add_slice(store, "a", 8)
     add_claiming_pod(store, "small", 1)
     schedule(store)
-    add_claiming_pod(
-        store, "one", 4, constraints=[{"requests": ["chips"], "matchAttribute": GROUP}]
-    )
+    add_claiming_pod(store, "one", 4, constraints=[{"matchAttribute": GROUP, **names}])
     schedule(store)
     assert list_devices(store, "one") == [4, 5, 6, 7]
 

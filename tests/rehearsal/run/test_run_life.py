@@ -15,6 +15,17 @@ from rehearsal.run.settings import RunFaults
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("run-life")]
 ROUNDS = ("--rounds", "1")
 ANSWER_PART = 24  # characters by which an answer is known again
+NODE_TIME_TO_THE_DEADLINE = """
+import sys
+if "tandem.run" in sys.orig_argv:
+    from datetime import datetime
+    from tandem.run import fleet_steps
+    from tandem.run.node_time import NodeTime
+    def read_node_time(clients, config, fleet, lease, *, is_last):
+        raised_at, deadline = map(datetime.fromisoformat, (lease.raised_at, lease.deadline))
+        return NodeTime(paid_s=(deadline - raised_at).total_seconds(), ended_at=fleet.now)
+    fleet_steps.read_node_time = read_node_time
+"""
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +81,18 @@ def test_its_node_minutes_are_those_of_the_endpoint(killed_run):
     life, minutes, _ = killed_run
     assert abs(life.record["node_s"] / 60 - minutes) < 1
     assert minutes > 0
+
+
+@pytest.mark.proof
+def test_a_runner_that_counts_to_the_deadline_is_caught(lives, change_runner):
+    change_runner(NODE_TIME_TO_THE_DEADLINE)
+    minutes = lives.world.count_node_minutes()
+    life = lives.live(*ROUNDS)
+    minutes = lives.world.count_node_minutes() - minutes
+
+    lives.hold_end(life)
+    with pytest.raises(AssertionError):
+        test_its_node_minutes_are_those_of_the_endpoint((life, minutes, None))
 
 
 def test_its_runner_is_refused_nothing(killed_run):
