@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tandem.declarations.environment import Environment, GitopsDelivery
+from tandem.declarations.environment import Environment
 from tandem.declarations.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent
@@ -20,7 +20,6 @@ def read_environments() -> dict[str, Environment]:
     own_environments = load_workspace(FOLDER, ROOT / "experiments", NAMES).environments
     environments = {name: file.record for name, file in own_environments.items()}
     flux = environments["private-charts"]
-    assert isinstance(flux.delivery, GitopsDelivery)
     delivery = flux.delivery.model_copy(update=ARGOCD_DELIVERY)
     return {
         **environments,

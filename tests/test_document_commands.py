@@ -120,7 +120,7 @@ def list_tandem_flags(command: tuple[str, ...]) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("words", select_commands("tandem"))
-def test_tandem_takes_the_command(words: tuple[str, ...]) -> None:
+def test_tandem_takes_the_command(words):
     command, _, rest = app.parse_commands(list(words))
     assert command or rest[0].startswith("-"), "no such command"
     assert list_flags(words) <= list_tandem_flags(tuple(command))
@@ -156,7 +156,7 @@ def read_makefile() -> tuple[frozenset[str], frozenset[str]]:
 
 
 @pytest.mark.parametrize("words", select_commands("make"))
-def test_the_makefile_has_targets_and_variables_of_the_command(words: tuple[str, ...]) -> None:
+def test_the_makefile_has_targets_and_variables_of_the_command(words):
     targets, variables = read_makefile()
     assert {word for word in words if "=" not in word} <= targets
     assert {word.partition("=")[0] for word in words if "=" in word} <= variables
@@ -194,14 +194,14 @@ def list_aws_flags(words: tuple[str, ...]) -> set[str]:
 
 
 @pytest.mark.parametrize("words", select_commands("aws"))
-def test_aws_has_operation_and_flags_of_the_command(words: tuple[str, ...]) -> None:
+def test_aws_has_operation_and_flags_of_the_command(words):
     assert list_flags(words) <= list_aws_flags(words)
 
 
 @pytest.mark.parametrize(
     "words", [words for words in select_commands("aws") if "--query" in words.values[0]]
 )
-def test_a_query_names_fields_of_the_answer(words: tuple[str, ...]) -> None:
+def test_a_query_names_fields_of_the_answer(words):
     query = jmespath.compile(words[words.index("--query") + 1])
     output = load_operations(words[0])[words[1]].output_shape
     assert set(list_fields(query.parsed)) - MAP_KEYS <= set(list_members(output))
@@ -247,7 +247,7 @@ def read_kubectl_help(program: Path, *verbs: str) -> str:
 
 
 @pytest.mark.parametrize("words", select_commands("kubectl"))
-def test_kubectl_has_verb_and_flags_of_the_command(kubectl: Path, words: tuple[str, ...]) -> None:
+def test_kubectl_has_verb_and_flags_of_the_command(kubectl, words):
     rest = words[2:] if words[0] == "-n" else words
     verbs = rest[:1]
     while verbs in KUBECTL_GROUPS and not rest[len(verbs)].startswith("-"):
@@ -295,7 +295,7 @@ def list_spellings(options: dict[str, Any]) -> set[str]:
 @pytest.mark.parametrize(
     "words", [words for words in select_commands("npx") if len(words.values[0]) > 1]
 )
-def test_the_cdk_has_command_and_flags(words: tuple[str, ...]) -> None:
+def test_the_cdk_has_command_and_flags(words):
     assert words[0] == "cdk"
     assert list_flags(words) <= read_cdk_flags()[words[1]]
 
@@ -335,7 +335,7 @@ def find_script(words: tuple[str, ...]) -> Path:
 @pytest.mark.parametrize(
     "words", [words for words in select_commands("python") if words.values[0][0] != "-c"]
 )
-def test_python_has_script_and_flags_of_the_command(words: tuple[str, ...]) -> None:
+def test_python_has_script_and_flags_of_the_command(words):
     if words[:2] == ("-m", "pytest") or words[0] in OWN_SCRIPTS:  # the one as pytest
         return
     script = find_script(words)
@@ -362,7 +362,7 @@ def list_known_flags(words: tuple[str, ...]) -> set[str]:
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
-def test_a_flag_is_of_a_command_of_its_page(path: Path) -> None:
+def test_a_flag_is_of_a_command_of_its_page(path):
     flags = set(FOREIGN_FLAGS)
     if path.name in PAGE_COMMANDS:
         flags |= list_known_flags(PAGE_COMMANDS[path.name])

@@ -119,9 +119,7 @@ def cost_post() -> ParkedCost:
     """Return what the environment of the post costs."""
     inputs = read_post()
     (environment,) = inputs.environments()
-    cost = compute_environment_cost(inputs, environment)
-    assert cost is not None
-    return cost
+    return compute_environment_cost(inputs, environment)
 
 
 WHOLE = plan_post(starts=6, rounds=6, llmperf=True)
@@ -283,12 +281,12 @@ def read_page(name: str) -> str:
 @pytest.mark.parametrize(
     ("name", "text", "value"), STATED, ids=[f"{name}: {text}" for name, text, _ in STATED]
 )
-def test_a_stated_figure_is_the_programs(name: str, text: str, value: object) -> None:
+def test_a_stated_figure_is_the_programs(name, text, value):
     assert text.format(value) in read_page(name)
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
-def test_a_stated_default_is_compared(path: Path) -> None:
+def test_a_stated_default_is_compared(path):
     text = " ".join(path.read_text().split())
     for name, template, value in STATED:
         text = text.replace(template.format(value), "") if name == path.name else text

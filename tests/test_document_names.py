@@ -143,8 +143,6 @@ def list_kubernetes_words() -> Iterator[str]:
     """Yield the kinds and fields of Kubernetes' objects."""
     for module in pkgutil.iter_modules(lightkube.models.__path__, "lightkube.models."):
         spec = importlib.util.find_spec(module.name)
-        assert spec is not None
-        assert spec.origin is not None
         text = Path(spec.origin).read_text()
         yield from re.findall(r"^(?:class|    )\s*(\w+)", text, flags=re.MULTILINE)
 
@@ -170,7 +168,7 @@ def list_file_names() -> frozenset[str]:
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
-def test_a_name_in_code_type_exists(path: Path) -> None:
+def test_a_name_in_code_type_exists(path):
     # -k: a part of a name
     texts = [re.sub(r"-k '.*?'", "", FILE.sub("", code)) for code in list_code(path)]
     names = {name for text in texts for name in NAME.findall(text)}
@@ -178,7 +176,7 @@ def test_a_name_in_code_type_exists(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
-def test_a_dotted_name_is_a_module_or_stands_in_one(path: Path) -> None:
+def test_a_dotted_name_is_a_module_or_stands_in_one(path):
     packages = "tandem|rehearsal|benchmarks|charts|stacks|supply|doubles"
     texts = [FILE.sub("", code) for code in list_code(path)]
     names = {
@@ -203,7 +201,7 @@ def is_of_module(name: str) -> bool:
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
-def test_a_file_in_code_type_exists(path: Path) -> None:
+def test_a_file_in_code_type_exists(path):
     """A file of the reader's own stands in a block of the page, or its name in capitals or
     digits."""
     spans = {
@@ -222,7 +220,7 @@ def test_a_file_in_code_type_exists(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
-def test_a_path_or_image_stands_in_a_program(path: Path) -> None:
+def test_a_path_or_image_stands_in_a_program(path):
     spans = [
         re.fullmatch(r"(?:(?:GET|PUT|POST|DELETE) )?(/[a-z_][\w./-]*)", span)
         for span in list_spans(path)
@@ -260,7 +258,7 @@ def walk_mapping(value: object, path: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
-def test_a_path_of_a_key_is_one_of_a_schema(path: Path) -> None:
+def test_a_path_of_a_key_is_one_of_a_schema(path):
     sections = "|".join(name for record in REFERENCES.values() for name in record.model_fields)
     spans = [
         FILE.sub("", span).replace("[]", "") for span in list_spans(path) if not CALL.match(span)

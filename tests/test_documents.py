@@ -42,13 +42,13 @@ def leads(path: Path, link: str) -> bool:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_page)
-def test_every_link_leads_to_a_page_and_heading(path: Path) -> None:
+def test_every_link_leads_to_a_page_and_heading(path):
     links = re.findall(r"\]\(([^)\s]+)\)", BLOCK.sub("", path.read_text()))
     assert [link for link in links if "://" not in link and not leads(path, link)] == []
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_page)
-def test_every_file_that_a_document_names_is_committed(path: Path) -> None:
+def test_every_file_that_a_document_names_is_committed(path):
     files = set(
         re.findall(rf"(?<![\w./-])((?:{FOLDERS})/[\w/]+(?:\.\w+|(?=/)))", without_patches(path))
     )
@@ -56,7 +56,7 @@ def test_every_file_that_a_document_names_is_committed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_page)
-def test_a_path_in_code_type_fits_something_committed(path: Path) -> None:
+def test_a_path_in_code_type_fits_something_committed(path):
     """NAME, <name>, `...` and the reader's own `prod` stand for any name; a function follows :."""
     folders = "|".join(sorted({name.partition("/")[0] for name in list_committed() if "/" in name}))
     words = {word.strip(",;:'()") for span in list_spans(path) for word in span.split()}
@@ -73,7 +73,7 @@ def test_a_path_in_code_type_fits_something_committed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_page)
-def test_a_function_that_follows_its_file_is_defined_there(path: Path) -> None:
+def test_a_function_that_follows_its_file_is_defined_there(path):
     pairs = re.findall(r"`([\w/]+\.py):(\w+)`", path.read_text())
     assert [
         name
@@ -84,7 +84,7 @@ def test_a_function_that_follows_its_file_is_defined_there(path: Path) -> None:
     ] == []
 
 
-def test_every_page_that_a_program_names_is_there() -> None:
+def test_every_page_that_a_program_names_is_there():
     names = [
         name
         for name in list_committed()
@@ -103,7 +103,7 @@ def test_every_page_that_a_program_names_is_there() -> None:
     } == set()
 
 
-def test_the_glossary_has_each_term_once_in_order() -> None:
+def test_the_glossary_has_each_term_once_in_order():
     terms = re.findall(
         r"^\| (.+?) \| .+\|$", (ROOT / "docs/glossary.md").read_text(), flags=re.MULTILINE
     )[1:]
@@ -114,11 +114,11 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_page)
-def test_a_page_has_one_job_and_at_most_300_lines(path: Path) -> None:
+def test_a_page_has_one_job_and_at_most_300_lines(path):
     assert len(path.read_text().splitlines()) <= 300
 
 
-def test_the_index_leads_to_every_page_and_reference() -> None:
+def test_the_index_leads_to_every_page_and_reference():
     index = (ROOT / "docs/README.md").read_text()
     names = [
         name_page(path).removeprefix("docs/")
@@ -127,7 +127,7 @@ def test_the_index_leads_to_every_page_and_reference() -> None:
     assert [name for name in names if name != "README.md" and f"]({name}" not in index] == []
 
 
-def test_the_site_leads_to_every_page_and_reference() -> None:
+def test_the_site_leads_to_every_page_and_reference():
     places = re.findall(
         r": (\S+\.md)$", (ROOT / "supply/site/mkdocs.yml").read_text(), flags=re.MULTILINE
     )
@@ -135,7 +135,7 @@ def test_the_site_leads_to_every_page_and_reference() -> None:
     assert sorted(places) == sorted(name_page(path).removeprefix("docs/") for path in pages)
 
 
-def test_the_search_of_the_site_needs_no_server() -> None:
+def test_the_search_of_the_site_needs_no_server():
     settings = yaml.safe_load((ROOT / "supply/site/mkdocs.yml").read_text())
     scripts = settings["extra"]["polyfills"]
 

@@ -85,9 +85,7 @@ NAMES = [name for name, _ in PUBLIC_OBJECTS]
 
 @pytest.mark.parametrize(("name", "value"), PUBLIC_OBJECTS, ids=NAMES)
 @pytest.mark.usefixtures("folder")
-def test_the_examples_of_a_public_name_print_what_they_say(
-    name: str, value: Any, urls: dict[str, str]
-) -> None:
+def test_the_examples_of_a_public_name_print_what_they_say(name, value, urls):
     module = importlib.import_module(value.__module__)
     options = RunOptions(
         servers={"plain": urls["plain_url"]},
@@ -108,7 +106,7 @@ def test_the_examples_of_a_public_name_print_what_they_say(
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
-def test_a_package_has_its_public_names_and_no_other(package: Any) -> None:
+def test_a_package_has_its_public_names_and_no_other(package):
     assert dir(package) == package.__all__
     with pytest.raises(
         AttributeError, match=f"module '{package.__name__}' has no attribute 'judge_all'"
@@ -117,7 +115,7 @@ def test_a_package_has_its_public_names_and_no_other(package: Any) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
-def test_the_import_of_a_package_loads_nothing_that_is_slow(package: Any) -> None:
+def test_the_import_of_a_package_loads_nothing_that_is_slow(package):
     code = (
         f"import sys, {package.__name__}; print([name for name in {SLOW_MODULES} if name in"
         " sys.modules])"
@@ -128,13 +126,13 @@ def test_the_import_of_a_package_loads_nothing_that_is_slow(package: Any) -> Non
     assert done.stdout == "[]\n"
 
 
-def test_the_page_has_each_public_name_once() -> None:
+def test_the_page_has_each_public_name_once():
     rows = re.findall(r"^\| (`tandem\..*?) \|", PAGE, flags=re.MULTILINE)
     names = [name for row in rows for name in re.findall(r"`([\w.]+)`", row)]
     assert sorted(names) == sorted([*NAMES, *ERRORS])
 
 
-def test_the_page_has_the_flag_of_each_option() -> None:
+def test_the_page_has_the_flag_of_each_option():
     rows = re.findall(r"^\| `(\w+)` \| (`--.*?) \|$", PAGE, flags=re.MULTILINE)
     flags = {flag for _, cell in rows for flag in re.findall(r"`([\w-]+)`", cell)}
 
@@ -144,7 +142,7 @@ def test_the_page_has_the_flag_of_each_option() -> None:
     }
 
 
-def test_a_user_runs_every_snippet_of_the_page(tmp_path: Path) -> None:
+def test_a_user_runs_every_snippet_of_the_page(tmp_path):
     program = tmp_path / "page.py"
     # the page's run takes half a minute even of simulated servers, and this test holds no figure
     program.write_text(

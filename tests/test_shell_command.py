@@ -20,7 +20,7 @@ CONTROLS = ("a\nid", "\x1b[2Jx", "a\x9b31mb", "a\u202eb")
 
 
 @pytest.mark.parametrize("word", HOSTILE)
-def test_a_real_shell_runs_nothing_of_a_word(word: str) -> None:
+def test_a_real_shell_runs_nothing_of_a_word(word):
     command = quote_command("printf", "<%s>", "--", word)
     process = subprocess.run(
         ["/bin/sh", "-c", command], capture_output=True, text=True, check=True
@@ -29,24 +29,24 @@ def test_a_real_shell_runs_nothing_of_a_word(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", CONTROLS)
-def test_a_control_character_never_reaches_the_screen(word: str) -> None:
+def test_a_control_character_never_reaches_the_screen(word):
     command = quote_command("aws", word)
     assert command.isprintable()
     assert shlex.split(command) == ["aws", clean_text(word)]
     assert REPLACEMENT in command
 
 
-def test_text_without_control_characters_stays_as_it_is() -> None:
+def test_text_without_control_characters_stays_as_it_is():
     assert clean_text("run r-1 of ana: 3 / 2 Größe") == "run r-1 of ana: 3 / 2 Größe"
 
 
-def test_a_plain_command_has_no_quotes() -> None:
+def test_a_plain_command_has_no_quotes():
     assert (
         build_tandem_command("artifacts list", "prod", "--json")
         == "tandem artifacts list --env prod --json"
     )
 
 
-def test_stacks_are_no_pattern_of_the_shell() -> None:
+def test_stacks_are_no_pattern_of_the_shell():
     assert build_cdk_command("deploy", "prod") == "npx cdk deploy 'prod/*' -c env=prod"
     assert build_cdk_command("diff", "prod", "Fleet") == "npx cdk diff prod/Fleet -c env=prod"

@@ -24,7 +24,7 @@ def used() -> set[str]:
     return modules
 
 
-def test_the_imported_modules_of_aws_cdk_are_checked() -> None:
+def test_the_imported_modules_of_aws_cdk_are_checked():
     overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
     own_modules = {
         name

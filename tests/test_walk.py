@@ -122,14 +122,14 @@ def let_lease_idle() -> World:
     return world
 
 
-def test_a_request_takes_the_steps_of_its_walk(tmp_path: Path) -> None:
+def test_a_request_takes_the_steps_of_its_walk(tmp_path):
     with record_calls(REQUEST_STEPS) as calls:
         measure_and_judge(tmp_path)
 
     assert find_missing_step(calls, REQUEST_STEPS) == ""
 
 
-def test_a_declaration_takes_the_steps_of_its_walk() -> None:
+def test_a_declaration_takes_the_steps_of_its_walk():
     with record_calls(DECLARATION_STEPS) as calls:
         files = load_and_render()
 
@@ -138,7 +138,7 @@ def test_a_declaration_takes_the_steps_of_its_walk() -> None:
     assert '"num_speculative_tokens": 7' in servers
 
 
-def test_a_stop_takes_the_steps_of_its_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_takes_the_steps_of_its_walk(monkeypatch):
     environment = load_shipped().environments[ENVIRONMENT].record
     reaper = load_handler("reap", let_lease_idle(), monkeypatch)
 
@@ -150,5 +150,5 @@ def test_a_stop_takes_the_steps_of_its_walk(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("steps", [REQUEST_STEPS, DECLARATION_STEPS, STOP_STEPS])
-def test_a_walk_is_one_screen(steps: list[tuple[str, str]]) -> None:
+def test_a_walk_is_one_screen(steps):
     assert 8 <= len(steps) <= 24

@@ -21,13 +21,13 @@ def document(tmp_path: Path) -> Path:
     return page
 
 
-def test_only_what_stands_between_the_marks_is_written(document: Path) -> None:
+def test_only_what_stands_between_the_marks_is_written(document):
     write_between("bursts", "new", document)
     assert document.read_text() == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
 
 
 @pytest.mark.parametrize("missing", [BEGIN, END])
-def test_a_document_with_one_of_the_marks_alone_is_left_alone(document: Path, missing: str) -> None:
+def test_a_document_with_one_of_the_marks_alone_is_left_alone(document, missing):
     document.write_text(document.read_text().replace(missing, ""))
     before = document.read_text()
 
@@ -37,7 +37,7 @@ def test_a_document_with_one_of_the_marks_alone_is_left_alone(document: Path, mi
     assert document.read_text() == before
 
 
-def test_figures_without_a_page_are_refused() -> None:
+def test_figures_without_a_page_are_refused():
     with pytest.raises(InputError, match="0 pages have the mark of nothing"):
         write_between("nothing", "new")
 
@@ -46,6 +46,6 @@ LLMPERF = [f"llmperf {name}" for name in ("comparison", "tokenizers", "machine")
 
 
 @pytest.mark.parametrize("name", [*load.PARTS, "usual ways", real.FIGURES, *LLMPERF])
-def test_one_page_has_one_place_for_each_benchmark(name: str) -> None:
+def test_one_page_has_one_place_for_each_benchmark(name):
     page = find_document(name).read_text()
     assert [page.count(f"{mark}\n") for mark in marks(name)] == [1, 1]

@@ -55,12 +55,12 @@ def is_gone(process: int) -> bool:
     return False
 
 
-def test_llama_cpp_log_gives_eval_time_per_later_token(tmp_path: Path) -> None:
+def test_llama_cpp_log_gives_eval_time_per_later_token(tmp_path):
     (tmp_path / "log").write_text(LLAMA_CPP)
     assert read_llama_cpp_log(tmp_path / "log") == [pytest.approx(16.92)]
 
 
-def test_xpyd_sim_log_gives_its_time_per_token(tmp_path: Path) -> None:
+def test_xpyd_sim_log_gives_its_time_per_token(tmp_path):
     (tmp_path / "log").write_text('{"output_tokens": 3, "decode_ms": 30.0, "total_ms": 33.54}\n')
     assert read_xpyd_sim_log(tmp_path / "log") == [pytest.approx(11.18)]
 
@@ -74,9 +74,7 @@ def test_xpyd_sim_log_gives_its_time_per_token(tmp_path: Path) -> None:
         ({"requests": 287}, False),
     ],
 )
-def test_table_is_right_within_two_percent_and_without_failures(
-    changes: dict[str, object], right: bool
-) -> None:
+def test_table_is_right_within_two_percent_and_without_failures(changes, right):
     assert is_right([row(**changes)]) is right
 
 
@@ -87,12 +85,12 @@ def logging(folder: Path, requests: int) -> ForeignServer:
     return ForeignServer(name="s", command="", log="log", read_tpots_ms=read_xpyd_sim_log)
 
 
-def test_log_that_lacks_requests_is_refused(tmp_path: Path) -> None:
+def test_log_that_lacks_requests_is_refused(tmp_path):
     with pytest.raises(ForeignError, match="holds 2 of 3 requests"):
         read_logged_ms(logging(tmp_path, 2), tmp_path, 3)
 
 
-def test_server_that_cannot_run_says_what_it_printed(tmp_path: Path) -> None:
+def test_server_that_cannot_run_says_what_it_printed(tmp_path):
     command = shlex.join([sys.executable, "-c", "print('no such weights')"])
     broken = ForeignServer(name="broken", command=command)
     with pytest.raises(
@@ -104,9 +102,7 @@ def test_server_that_cannot_run_says_what_it_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("status", "ready"), [(404, True), (503, False)])
-def test_server_that_lists_no_models_is_ready_and_one_that_loads_is_not(
-    monkeypatch: pytest.MonkeyPatch, status: int, ready: bool
-) -> None:
+def test_server_that_lists_no_models_is_ready_and_one_that_loads_is_not(monkeypatch, status, ready):
     class Refusing:
         def open(self, url: str, **_: float) -> None:
             raise urllib.error.HTTPError(url, status, "", Message(), None)
@@ -117,12 +113,11 @@ def test_server_that_lists_no_models_is_ready_and_one_that_loads_is_not(
         assert read_owner("http://127.0.0.1:1") is None
 
 
-def test_held_server_and_its_children_end_with_their_starter() -> None:
+def test_held_server_and_its_children_end_with_their_starter():
     read, write = os.pipe()
     command = [sys.executable, str(HERE / "hold.py"), "sh", "-c", "sleep 60 & echo $!; wait"]
     with subprocess.Popen(command, stdin=read, stdout=subprocess.PIPE, text=True) as process:
         os.close(read)
-        assert process.stdout is not None
         child = int(process.stdout.readline())
         os.close(write)  # as a kill of the starter does
         assert process.wait(20) != 0

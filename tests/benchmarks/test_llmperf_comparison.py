@@ -19,7 +19,7 @@ def scenarios() -> dict[str, ComparisonScenario]:
     return {scenario.name: scenario for scenario in comparison.read_scenarios(RUNS)}
 
 
-def test_it_counts_chunks_as_tokens_and_tandem_tokens() -> None:
+def test_it_counts_chunks_as_tokens_and_tandem_tokens():
     """A burst's tokens come in one event, so its latency is that of a step."""
     _, _, ours, theirs, _ = scenarios()["bursts"]
 
@@ -33,7 +33,7 @@ def test_it_counts_chunks_as_tokens_and_tandem_tokens() -> None:
 
 
 @pytest.mark.parametrize("name", ["plain", "stall"])
-def test_tandem_counts_tokens_and_stalls_as_the_server_does_and_llmperf_does_not(name: str) -> None:
+def test_tandem_counts_tokens_and_stalls_as_the_server_does_and_llmperf_does_not(name):
     _, _, ours, theirs, _ = scenarios()[name]
 
     assert (
@@ -47,7 +47,7 @@ def test_tandem_counts_tokens_and_stalls_as_the_server_does_and_llmperf_does_not
     assert "longest_gap_ms" not in theirs.figures
 
 
-def test_it_throws_all_but_one_of_the_last_answers_away_and_tandem_counts_what_it_sent() -> None:
+def test_it_throws_all_but_one_of_the_last_answers_away_and_tandem_counts_what_it_sent():
     for scenario in scenarios().values():
         ours = scenario.tandem
         theirs = scenario.llmperf
@@ -57,7 +57,7 @@ def test_it_throws_all_but_one_of_the_last_answers_away_and_tandem_counts_what_i
             assert (theirs.result_count, len(theirs.complete_entries)) == (8, 11)
 
 
-def test_asking_for_usage_ends_it_without_a_file() -> None:
+def test_asking_for_usage_ends_it_without_a_file():
     scenario = scenarios()["usage"]
     assert [(call.how, call.exit_code, call.counted) for call in scenario.calls] == [
         ("crashed", 1, 0)
@@ -66,7 +66,7 @@ def test_asking_for_usage_ends_it_without_a_file() -> None:
     assert len(scenario.llmperf.complete_entries) == 4  # one for each thread, which died of it
 
 
-def test_an_error_is_counted_by_tandem_alone() -> None:
+def test_an_error_is_counted_by_tandem_alone():
     _, _, ours, theirs, _ = scenarios()["error"]
 
     assert (theirs.failure_count, theirs.errors, theirs.result_count) == (1, 0, 8)
@@ -81,6 +81,6 @@ def test_an_error_is_counted_by_tandem_alone() -> None:
     assert (ours.failure_count, ours.errors) == (1, 1)
 
 
-def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_run_is_told(tmp_path):
     with pytest.raises(InputError, match=r"about\.json.*make llmperf"):
         list(comparison.format_comparison(tmp_path))

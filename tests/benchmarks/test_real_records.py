@@ -34,7 +34,7 @@ def runs(restored) -> dict[str, real_table.Run]:
     return runs
 
 
-def test_every_turn_of_a_speculating_arm_counted_drafts_by_position(runs) -> None:
+def test_every_turn_of_a_speculating_arm_counted_drafts_by_position(runs):
     for run in runs.values():
         variant = run.arms[1]
         positions = {f"accepted_at_{place}" for place in range(1, run.windows[variant] + 1)}
@@ -45,11 +45,11 @@ def test_every_turn_of_a_speculating_arm_counted_drafts_by_position(runs) -> Non
             )
 
 
-def test_streams_and_counters_of_kept_runs_agree(runs) -> None:
+def test_streams_and_counters_of_kept_runs_agree(runs):
     assert [real_table.contradictions(run) for run in runs.values()] == [[], []]
 
 
-def test_kept_files_name_no_path_of_a_machine(restored) -> None:
+def test_kept_files_name_no_path_of_a_machine(restored):
     holders = [
         path.name
         for path in restored.rglob("*.json*")
@@ -59,7 +59,7 @@ def test_kept_files_name_no_path_of_a_machine(restored) -> None:
     assert holders == []
 
 
-def test_a_kept_run_has_the_bytes_that_were_measured(tmp_path) -> None:
+def test_a_kept_run_has_the_bytes_that_were_measured(tmp_path):
     keep_records(RECORDED, ["ngram"], "measured", tmp_path / "kept")
     folder = restore_records(tmp_path / "restored", tmp_path / "kept") / "ngram"
 
@@ -70,7 +70,7 @@ def test_a_kept_run_has_the_bytes_that_were_measured(tmp_path) -> None:
     ]
 
 
-def test_the_flag_keeps_the_records_of_a_measurement(monkeypatch, tmp_path) -> None:
+def test_the_flag_keeps_the_records_of_a_measurement(monkeypatch, tmp_path):
     monkeypatch.setattr(real_records, "KEPT", tmp_path / "kept")
     assert real.main(["--report", str(RECORDED), "--no-docs", "--keep"]) == real.OK
     assert (tmp_path / "kept" / "ngram" / "records.jsonl.gz").exists()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
-from record_streams import CASES, OUT, Case, shortened, trimmed
+from record_streams import CASES, OUT, shortened, trimmed
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_recording_holds_the_request_that_the_script_sends(case: Case):
+def test_a_recording_holds_the_request_that_the_script_sends(case):
     head = json.loads((OUT / f"{case.name}.jsonl").read_text().splitlines()[0])
     assert head["request"]["body"] == shortened(case.body())
     assert head["server"]["arm"] == case.arm
@@ -22,7 +21,7 @@ def test_every_recording_has_its_case():
 
 
 @pytest.mark.parametrize("path", sorted(OUT.glob("*.json*")), ids=lambda path: path.name)
-def test_a_recording_holds_no_path_of_the_machine_that_made_it(path: Path):
+def test_a_recording_holds_no_path_of_the_machine_that_made_it(path):
     text = path.read_text()
     stream_bytes = b"".join(
         bytes.fromhex(piece) for piece in re.findall(r'"hex": "([0-9a-f]+)"', text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from http.client import HTTPConnection
-from pathlib import Path
 
 import pytest
 import servers_apart
@@ -34,7 +33,7 @@ def ask(server: Server, request_id: str) -> int:
     return answer.status
 
 
-def test_the_twin_answers_under_the_name_of_its_knobs_and_logs_it(tmp_path: Path) -> None:
+def test_the_twin_answers_under_the_name_of_its_knobs_and_logs_it(tmp_path):
     with servers_apart.simulator(tmp_path, {**FAST, "model": "named"}) as server:
         assert (server.model, ask(server, "asked-1")) == ("named", 200)
     assert "asked-1" in "".join(server.read_entries())

@@ -32,8 +32,7 @@ def simulate(seed: int = 1, shape: RunShape = DEFAULT_SHAPE, **knobs: Any) -> Re
 def slow_all(run: RequestTable) -> Values:
     """How much longer each request took than undisturbed: log."""
     steady_ms = 1e3 * (FIRST_TOKEN_S + TOKEN_S * (run.tokens - 1))
-    log: Values = np.log(run.figures["e2e_ms"] / steady_ms)
-    return log
+    return np.log(run.figures["e2e_ms"] / steady_ms)
 
 
 def slowness(run: RequestTable, arm: int) -> Values:
@@ -42,19 +41,19 @@ def slowness(run: RequestTable, arm: int) -> Values:
     return slow_all(run)[rows[np.argsort(run.start_s[rows])]]
 
 
-def test_control_round_stands_in_the_middle_and_asks_the_baseline_twice() -> None:
+def test_control_round_stands_in_the_middle_and_asks_the_baseline_twice():
     run = simulate()
     assert set(run.round[run.arm == 2].tolist()) == {2}
     assert set(run.arm[run.round == 2].tolist()) == {0, 2}
 
 
-def test_true_speed_up_divides_the_times_of_the_variant_alone() -> None:
+def test_true_speed_up_divides_the_times_of_the_variant_alone():
     run = simulate(true_speed_up=1.5)
     assert slowness(run, 0) == pytest.approx(0, abs=1e-6)
     assert slowness(run, 1) == pytest.approx(-np.log(1.5))
 
 
-def test_prompt_spread_is_a_prompts_own_in_every_round() -> None:
+def test_prompt_spread_is_a_prompts_own_in_every_round():
     run = simulate(prompt_spread=0.2)
     rows = run.arm == 1
     logs = np.log(run.figures["tpot_ms"][rows] / 45)
@@ -64,13 +63,13 @@ def test_prompt_spread_is_a_prompts_own_in_every_round() -> None:
     assert np.std([values[0] for values in by_prompt]) == pytest.approx(0.2, rel=0.2)
 
 
-def test_drift_slows_both_arms_from_begin_to_end() -> None:
+def test_drift_slows_both_arms_from_begin_to_end():
     ends = [slowness(simulate(drift=0.15), arm)[[0, -1]] for arm in (0, 1)]
     assert np.abs(ends)[:, 0] == pytest.approx(0, abs=0.01)
     assert np.abs(ends)[:, 1] == pytest.approx(0.15, abs=0.02)
 
 
-def test_chained_noise_is_alike_from_request_to_request_of_both_arms() -> None:
+def test_chained_noise_is_alike_from_request_to_request_of_both_arms():
     run = simulate(chained_noise=0.05)
     log = slow_all(run)[np.lexsort((run.end_s, run.start_s))]
 
@@ -78,7 +77,7 @@ def test_chained_noise_is_alike_from_request_to_request_of_both_arms() -> None:
     assert np.corrcoef(log[:-4], log[4:])[0, 1] > 0.5
 
 
-def test_tail_of_the_first_token_is_ten_times_for_its_share() -> None:
+def test_tail_of_the_first_token_is_ten_times_for_its_share():
     run = simulate(first_token_tail=0.05)
     times = run.figures["ttft_ms"] / 1e3 / FIRST_TOKEN_S
 
@@ -95,19 +94,19 @@ def correlate_arms(run: RequestTable) -> float:
     return float(np.corrcoef(base, variant)[0, 1])
 
 
-def test_own_noise_of_one_server_is_not_the_others_and_a_wave_is() -> None:
+def test_own_noise_of_one_server_is_not_the_others_and_a_wave_is():
     assert abs(correlate_arms(simulate(own_noise=0.05, own_noise_s=200))) < 0.5
     assert correlate_arms(simulate(wave=0.05)) > 0.9
 
 
-def test_start_is_one_factor_of_a_server_for_the_whole_run() -> None:
+def test_start_is_one_factor_of_a_server_for_the_whole_run():
     run = simulate(start_spread=0.03)
     factors = [slowness(run, arm) for arm in (0, 1)]
     assert [np.ptp(values) < 1e-6 for values in factors] == [True, True]
     assert abs(factors[0][0] - factors[1][0]) > 1e-3
 
 
-def test_restart_draws_a_new_factor_and_names_a_new_start() -> None:
+def test_restart_draws_a_new_factor_and_names_a_new_start():
     run = simulate(shape=STARTS_SHAPE, start_spread=0.03)
     rows = run.arm == 1
     factors = np.round(slow_all(run)[rows], 6)
@@ -115,7 +114,7 @@ def test_restart_draws_a_new_factor_and_names_a_new_start() -> None:
     assert len(np.unique(factors)) == len(np.unique(run.start[rows])) == 6
 
 
-def test_cold_variant_is_slower_at_first_and_warm_after_a_tenth() -> None:
+def test_cold_variant_is_slower_at_first_and_warm_after_a_tenth():
     run = simulate(cold=0.3)
     log = slowness(run, 1)
 
@@ -124,26 +123,26 @@ def test_cold_variant_is_slower_at_first_and_warm_after_a_tenth() -> None:
     assert slowness(run, 0) == pytest.approx(0, abs=1e-6)
 
 
-def test_slow_requests_are_the_variants_and_of_their_share() -> None:
+def test_slow_requests_are_the_variants_and_of_their_share():
     run = simulate(slow_share=0.15, slow_times=4)
     assert np.mean(np.isclose(slowness(run, 1), np.log(4))) == pytest.approx(0.15, abs=0.05)
     assert slowness(run, 0) == pytest.approx(0, abs=1e-6)
 
 
-def test_noise_touches_what_runs_while_it_lasts() -> None:
+def test_noise_touches_what_runs_while_it_lasts():
     half_speed = ServerClock(np.array([0.0, 10.0, 20.0, 40.0]), np.array([0.0, 10.0, 15.0, 35.0]))
     assert [half_speed.find_end(begin_s, 4) for begin_s in (0, 8, 12, 24)] == pytest.approx(
         [4, 14, 20, 28]
     )
 
 
-def test_failing_requests_are_the_variants_and_of_their_share() -> None:
+def test_failing_requests_are_the_variants_and_of_their_share():
     run = simulate(fail_share=0.1, slow_times=4)
     assert set(run.arm[run.failed].tolist()) == {1}
     assert run.failed[run.arm == 1].mean() == pytest.approx(0.1, abs=0.04)
 
 
-def test_class_speed_ups_are_of_the_first_classes() -> None:
+def test_class_speed_ups_are_of_the_first_classes():
     run = simulate(shape=QUICK_SHAPE, class_speed_ups=(3.0,), other_classes=0.5)
     order = np.argsort(run.start_s)
     class_ = run.class_[order][run.arm[order] == 1]
@@ -153,19 +152,19 @@ def test_class_speed_ups_are_of_the_first_classes() -> None:
 
 
 @pytest.mark.parametrize("law", ["normal", "exponential", "two points"])
-def test_prompts_of_every_law_have_mean_0(law: world_records.PromptLaw) -> None:
+def test_prompts_of_every_law_have_mean_0(law):
     world = World(name="test", prompt_spread=0.2, prompt_law=law)
     gains = world_records.draw_gains(world, 100_000, np.random.default_rng(1))
     assert gains.mean() == pytest.approx(0, abs=0.01)
 
 
-def test_tail_of_requests_touches_its_share_of_both_arms() -> None:
+def test_tail_of_requests_touches_its_share_of_both_arms():
     run = simulate(request_tail=0.05)
     for arm in (0, 1):
         assert np.mean(slowness(run, arm) > 1e-6) == pytest.approx(0.05, abs=0.03)
 
 
-def test_episode_slows_both_servers_while_it_lasts() -> None:
+def test_episode_slows_both_servers_while_it_lasts():
     quiet = simulate()
     busy = simulate(episodes_per_hour=6)
     assert quiet.figures["e2e_ms"].max() < busy.figures["e2e_ms"].max()
@@ -173,7 +172,7 @@ def test_episode_slows_both_servers_while_it_lasts() -> None:
     assert 1.5 < slowest <= EPISODE_TIMES + 0.01
 
 
-def test_job_of_the_clock_slows_some_requests_every_minute() -> None:
+def test_job_of_the_clock_slows_some_requests_every_minute():
     run = simulate(has_cron=True)
     is_slow = np.concatenate([slowness(run, arm) for arm in (0, 1)]) > 0.05
     assert 0.05 < is_slow.mean() < 0.6

@@ -19,7 +19,7 @@ def judge_world(name: str, shape: Any = QUICK_SHAPE, seeds: int = 4) -> list[Rep
 
 
 def summary(**changes: Any) -> ReportSummary:
-    fields: dict[str, Any] = {
+    fields = {
         "word": "same (one server start; restarts not tested)",
         "false_words": (),
         "is_unreserved": False,
@@ -33,16 +33,16 @@ def misses(name: str, *reports: ReportSummary, shape: Any = DEFAULT_SHAPE) -> bo
 
 
 @pytest.mark.parametrize("name", ["requests 4 %", "prompts exponential 20 %"])
-def test_no_report_of_equal_servers_has_a_false_word(name: str) -> None:
+def test_no_report_of_equal_servers_has_a_false_word(name):
     assert [report.false_words for report in judge_world(name)] == [()] * 4
 
 
-def test_pooled_interval_holds_the_truth() -> None:
+def test_pooled_interval_holds_the_truth():
     reports = judge_world("true 1.5, prompts 20 %", seeds=6)
     assert sum(bool(report.is_covered) for report in reports) >= 5
 
 
-def test_word_is_compared_with_the_truth_of_its_world() -> None:
+def test_word_is_compared_with_the_truth_of_its_world():
     """Judged as equal, servers of which one is faster have false words."""
     faster = World(name="faster", true_speed_up=2.0)
     verdict = worlds.judge_run(
@@ -63,30 +63,30 @@ def test_word_is_compared_with_the_truth_of_its_world() -> None:
         (0.5, {"faster", "mixed", "same"}),
     ],
 )
-def test_untrue_words(true_speed_up: float, words: set[str]) -> None:
+def test_untrue_words(true_speed_up, words):
     assert worlds.list_untrue_words(true_speed_up) == words
 
 
-def test_false_word_in_a_tenth_of_the_reports_misses_the_promise() -> None:
+def test_false_word_in_a_tenth_of_the_reports_misses_the_promise():
     true = [summary()] * 9
     false = [summary(false_words=("class faster",))]
     assert misses("own 5 %, 30 s", *true, *false)
     assert not misses("own 5 %, 30 s", *true * 2, *false)
 
 
-def test_reserved_false_word_beyond_a_run_is_allowed() -> None:
+def test_reserved_false_word_beyond_a_run_is_allowed():
     assert not misses("own 5 %, 200 s", summary(false_words=("headline faster",)))
     assert misses("own 5 %, 200 s", summary(false_words=("headline faster",), is_unreserved=True))
 
 
-def test_gain_found_in_90_of_100_reports_misses_the_promise() -> None:
+def test_gain_found_in_90_of_100_reports_misses_the_promise():
     faster = [summary(word="faster (one server start; restarts not tested)")]
     assert misses("true 1.2, prompts 20 %", *faster * 90, *[summary()] * 10)
     assert not misses("true 1.2, prompts 20 %", *faster * 96, *[summary()] * 4)
 
 
 @pytest.mark.proof
-def test_every_promise_holds_at_another_seed() -> None:
+def test_every_promise_holds_at_another_seed():
     seed = int(os.environ.get("TANDEM_PROOF_SEED") or 100_000)
     # the limits of the others are shares of the runs of seed 0
     promised_rows = [row for row in ROWS if row.question not in {"mixed", "called faster"}]

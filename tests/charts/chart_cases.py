@@ -60,8 +60,7 @@ def read_files() -> dict[str, dict[str, str]]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             path.write_text(json.dumps(render_declared()))
-    files: dict[str, dict[str, str]] = json.loads(path.read_text())
-    return files
+    return json.loads(path.read_text())
 
 
 def render_declared() -> dict[str, dict[str, str]]:

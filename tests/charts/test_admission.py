@@ -36,9 +36,7 @@ def mounts(container: Spec) -> dict[str, bool]:
     return {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
 
 
-def test_an_artifact_is_copied_read_only_and_with_its_disk_where_the_experiment_asks_for_it() -> (
-    None
-):
+def test_an_artifact_is_copied_read_only_and_with_its_disk_where_the_experiment_asks_for_it():
     bodies = render_charts(
         build_charts(ENVIRONMENTS["post-us-east-2"], copying("post"), CATALOGUE)
     )["serve"]

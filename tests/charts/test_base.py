@@ -92,11 +92,11 @@ HTTP = ("TCP", 8000)
         pytest.param(("default", {}), HTTP, False, id="a-stranger"),
     ],
 )
-def test_who_reaches_a_server(peer: Peer, port: tuple[str, int], *, expected: bool) -> None:
+def test_who_reaches_a_server(peer, port, *, expected):
     assert admitted(policies(), "Ingress", SERVER, peer, port) is expected
 
 
-def test_an_allowed_namespace_reaches_a_server() -> None:
+def test_an_allowed_namespace_reaches_a_server():
     specs = policies(allowed_namespaces=("shop", "chat"))
     callers = [
         name
@@ -116,7 +116,7 @@ def test_an_allowed_namespace_reaches_a_server() -> None:
     ],
     ids=["kube-system", "default", "another-server", "no-resolver"],
 )
-def test_a_server_sends_nowhere_else(peer: Peer, port: tuple[str, int]) -> None:
+def test_a_server_sends_nowhere_else(peer, port):
     assert not admitted(policies(), "Egress", SERVER, peer, port)
 
 
@@ -130,7 +130,5 @@ def test_a_server_sends_nowhere_else(peer: Peer, port: tuple[str, int]) -> None:
     ],
     ids=["servers", "another-port", "another-experiment", "anything-else"],
 )
-def test_a_bench_calls_the_servers_of_its_own_experiment(
-    peer: Peer, port: tuple[str, int], *, expected: bool
-) -> None:
+def test_a_bench_calls_the_servers_of_its_own_experiment(peer, port, *, expected):
     assert admitted(policies(), "Egress", BENCH, peer, port) is expected

@@ -49,9 +49,7 @@ def expression(environment: str, experiment: str) -> str:
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_the_selector_admits_the_chips_of_the_environments_type_alone(
-    environment: str, experiment: str
-) -> None:
+def test_the_selector_admits_the_chips_of_the_environments_type_alone(environment, experiment):
     own = ENVIRONMENTS[environment].capacity.instance_type
     (result,) = {"trn2.48xlarge", "trn2.3xlarge"} - {own}
     node = slice_of(own)[0]
@@ -70,9 +68,7 @@ def test_the_selector_admits_the_chips_of_the_environments_type_alone(
     [{"devices": 4}, {"device_group": None}, {"logical_neuron_core": 1}],
     ids=lambda change: next(iter(change)),
 )
-def test_another_spec_is_another_template_because_a_template_cannot_change(
-    change: dict[str, Any],
-) -> None:
+def test_another_spec_is_another_template_because_a_template_cannot_change(change):
     serving = EXPERIMENTS["post"].serving
     record = ServingSettings.model_validate(serving.model_dump() | change)
     assert template_name("trn2.48xlarge", record) != template_name("trn2.48xlarge", serving)

@@ -61,7 +61,11 @@ def rights_by_rbac(environment: str, kind: ClusterKind) -> set[Right]:
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize("kind", CLUSTER_KINDS)
-def test_rbac_allows_exactly_the_page_and_no_change(environment: str, kind: ClusterKind) -> None:
-    rights = rights_by_rbac(environment, kind)
-    assert rights == rights_on_the_page(kind)
-    assert {verb for _, verb, _, _ in rights} == {"get", "list", "watch"}
+def test_rbac_allows_exactly_the_page(environment, kind):
+    assert rights_by_rbac(environment, kind) == rights_on_the_page(kind)
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+@pytest.mark.parametrize("kind", CLUSTER_KINDS)
+def test_people_change_nothing(environment, kind):
+    assert {verb for _, verb, _, _ in rights_by_rbac(environment, kind)} == {"get", "list", "watch"}

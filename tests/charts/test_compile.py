@@ -53,7 +53,7 @@ def made(spec: Experiment) -> list[Spec]:
     return [pod_of(item) for item in render_charts(build_charts(HOME, spec, CATALOGUE))["compile"]]
 
 
-def test_variants_that_share_an_artifact_share_its_compile() -> None:
+def test_variants_that_share_an_artifact_share_its_compile():
     post = EXPERIMENTS["post"]
     control = post.variants[0].model_copy(update={"name": "control"})
     twins = post.model_copy(update={"variants": (*post.variants, control)})
@@ -66,7 +66,7 @@ def test_variants_that_share_an_artifact_share_its_compile() -> None:
     ]
 
 
-def test_the_job_has_an_hour_beyond_the_compilers_and_its_lease_is_as_long() -> None:
+def test_the_job_has_an_hour_beyond_the_compilers_and_its_lease_is_as_long():
     job, _ = render_charts(build_charts(HOME, with_settings("post", deadline_hours=2), CATALOGUE))[
         "compile"
     ]
@@ -75,7 +75,7 @@ def test_the_job_has_an_hour_beyond_the_compilers_and_its_lease_is_as_long() -> 
 
 
 @each_experiment
-def test_each_wait_is_longer_than_what_it_waits_for(environment: str, experiment: str) -> None:
+def test_each_wait_is_longer_than_what_it_waits_for(environment, experiment):
     """The kubelet waits 10, 20 and 40 s before the restarts that `backoffLimit` admits; then the
     pod is removed."""
     for _, spec, _ in jobs(environment, experiment):
@@ -91,7 +91,7 @@ def test_each_wait_is_longer_than_what_it_waits_for(environment: str, experiment
         )
 
 
-def test_a_compile_takes_what_a_server_takes_unless_told_otherwise() -> None:
+def test_a_compile_takes_what_a_server_takes_unless_told_otherwise():
     (plain, _), (result, _) = (
         made(EXPERIMENTS["post"]),
         made(with_settings("post", cpu=180, memory_gib=700)),
@@ -103,7 +103,7 @@ def test_a_compile_takes_what_a_server_takes_unless_told_otherwise() -> None:
     ]
 
 
-def test_without_devices_nothing_is_claimed_and_the_artifact_says_so() -> None:
+def test_without_devices_nothing_is_claimed_and_the_artifact_says_so():
     spec, _ = made(with_settings("post", where="cpu"))
     result = steps(spec)
 

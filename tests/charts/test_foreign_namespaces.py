@@ -41,7 +41,7 @@ def list_of_kind(environment: str, kind: str) -> list[Object]:
 
 
 @each_environment
-def test_a_cluster_wide_object_is_of_a_kind_that_reaches_nobody(environment: str) -> None:
+def test_a_cluster_wide_object_is_of_a_kind_that_reaches_nobody(environment):
     kinds = {
         body["kind"] for body in everything(environment) if "namespace" not in body["metadata"]
     }
@@ -49,7 +49,7 @@ def test_a_cluster_wide_object_is_of_a_kind_that_reaches_nobody(environment: str
 
 
 @each_environment
-def test_no_role_of_others_is_replaced(environment: str) -> None:
+def test_no_role_of_others_is_replaced(environment):
     """A ClusterRole of the name `view` would replace that of the cluster."""
     roles = [
         *list_of_kind(environment, "ClusterRole"),
@@ -60,7 +60,7 @@ def test_no_role_of_others_is_replaced(environment: str) -> None:
 
 
 @each_environment
-def test_no_pod_has_a_priority_over_pods_of_others(environment: str) -> None:
+def test_no_pod_has_a_priority_over_pods_of_others(environment):
     """With a priority above theirs it would push them off a node."""
     bodies = list_of_kind(environment, "Deployment") + list_of_kind(environment, "CronJob")
     text = json.dumps(bodies)
@@ -68,9 +68,7 @@ def test_no_pod_has_a_priority_over_pods_of_others(environment: str) -> None:
 
 
 @each_environment
-def test_the_tree_makes_the_namespaces_of_its_experiments_and_runner_alone(
-    environment: str,
-) -> None:
+def test_the_tree_makes_the_namespaces_of_its_experiments_and_runner_alone(environment):
     experiments = {
         names.experiment_namespace(EXPERIMENTS[name]) for name in DECLARED[environment].experiments
     }
@@ -78,7 +76,7 @@ def test_the_tree_makes_the_namespaces_of_its_experiments_and_runner_alone(
 
 
 @each_environment
-def test_no_role_adds_to_a_role_of_others(environment: str) -> None:
+def test_no_role_adds_to_a_role_of_others(environment):
     """A label of a ClusterRole can add its rules to admin, edit or view."""
     roles = list_of_kind(environment, "ClusterRole")
     labels = {label for role in roles for label in role["metadata"]["labels"]}
@@ -86,7 +84,7 @@ def test_no_role_adds_to_a_role_of_others(environment: str) -> None:
 
 
 @each_environment
-def test_rights_are_given_to_subjects_of_the_tree_alone(environment: str) -> None:
+def test_rights_are_given_to_subjects_of_the_tree_alone(environment):
     bindings = [
         *list_of_kind(environment, "ClusterRoleBinding"),
         *list_of_kind(environment, "RoleBinding"),

@@ -65,12 +65,12 @@ def synced_folders(environment: str) -> list[str]:
     return own + [body["spec"]["path"].removeprefix("./") for body in result]
 
 
-def test_nothing_is_told_to_a_controller_where_the_cdk_delivers() -> None:
+def test_nothing_is_told_to_a_controller_where_the_cdk_delivers():
     assert told(ENVIRONMENTS["post-us-east-2"]) == []
 
 
 @pytest.mark.parametrize("environment", GITOPS)
-def test_every_synced_folder_has_a_kustomization_in_the_tree(environment: str) -> None:
+def test_every_synced_folder_has_a_kustomization_in_the_tree(environment):
     tree = {str(path) for path in render_tree(environment)}
     folders = [path for path in synced_folders(environment) if path != "."]
     missing = [
@@ -83,7 +83,7 @@ def test_every_synced_folder_has_a_kustomization_in_the_tree(environment: str) -
     assert missing == []
 
 
-def test_every_application_follows_the_declared_revision_or_a_pinned_chart() -> None:
+def test_every_application_follows_the_declared_revision_or_a_pinned_chart():
     revisions = {application["source"]["targetRevision"] for application in applications()}
     assert revisions == {ARGOCD.delivery.revision, CATALOGUE.dra_chart.version.value}
 
@@ -102,7 +102,7 @@ OF_EXPERIMENTS = [
     ],
     ids=["experiments", "people", "runner"],
 )
-def test_a_project_admits_exactly_what_is_rendered(name: str, bodies: list[dict[str, Any]]) -> None:
+def test_a_project_admits_exactly_what_is_rendered(name, bodies):
     project = of_kind(controller("native-us-east-2"), "AppProject")[name]["spec"]
     rendered_kinds = {
         (body["apiVersion"].rpartition("/")[0], body["kind"], "namespace" in body["metadata"])
@@ -139,16 +139,14 @@ SPACED = {"Namespace", "Role", "Deployment", "CronJob", "ConfigMap"}
         ("81ce03ae" * 5, {"commit": "81ce03ae" * 5}),
     ],
 )
-def test_flux_is_told_what_kind_of_revision_it_follows(
-    revision: str, expected: dict[str, str]
-) -> None:
+def test_flux_is_told_what_kind_of_revision_it_follows(revision, expected):
     assert revision_reference(revision) == expected
 
 
 @pytest.mark.parametrize(
     ("url", "expected"), [("ssh://git@git.example.com/x.git", True), ("https://x.example/y", False)]
 )
-def test_flux_is_given_a_key_for_ssh(url: str, *, expected: bool) -> None:
+def test_flux_is_given_a_key_for_ssh(url, *, expected):
     delivery = FLUX.delivery.model_copy(update={"repo_url": url})
     (source,) = of_kind(
         told(FLUX.model_copy(update={"delivery": delivery})), "GitRepository"
@@ -160,9 +158,7 @@ def test_flux_is_given_a_key_for_ssh(url: str, *, expected: bool) -> None:
     ("mirrors", "expected"),
     [(MIRRORS, "aws"), ({}, None), ({"public.ecr.aws": "mirror.acme.dev/public"}, None)],
 )
-def test_flux_logs_in_to_private_ecr_with_its_own_identity(
-    mirrors: dict[str, str], expected: str | None
-) -> None:
+def test_flux_logs_in_to_private_ecr_with_its_own_identity(mirrors, expected):
     (source,) = of_kind(
         told(FLUX.model_copy(update={"registry_mirrors": mirrors})), "OCIRepository"
     ).values()

@@ -18,7 +18,7 @@ each_job = pytest.mark.parametrize("body", JOBS)
 
 
 @each_job
-def test_no_schedule_starts_it(body: Object) -> None:
+def test_no_schedule_starts_it(body):
     minute, hour, day, month, weekday = body["spec"]["schedule"].split()
 
     assert body["spec"]["suspend"] is True

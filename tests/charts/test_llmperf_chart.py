@@ -17,8 +17,7 @@ Spec = dict[str, Any]
 
 def read_job() -> Spec:
     (body,) = stages("post-us-east-2", "post")["llmperf"]
-    job: Spec = body["spec"]["jobTemplate"]["spec"]
-    return job
+    return body["spec"]["jobTemplate"]["spec"]
 
 
 def measure() -> Spec:
@@ -31,7 +30,7 @@ def keep() -> Spec:
     return container
 
 
-def test_its_load_is_the_posts() -> None:
+def test_its_load_is_the_posts():
     options = _build_parser().parse_args(measure()["args"])
     result = (
         options.input_tokens,
@@ -43,11 +42,11 @@ def test_its_load_is_the_posts() -> None:
     assert result == (64, 600, 0.0, 4, 8)
 
 
-def test_what_is_measured_is_what_is_kept() -> None:
+def test_what_is_measured_is_what_is_kept():
     assert flag(measure()["args"], "--out") == flag(keep()["args"], "--folder") == "/work/results"
 
 
-def test_the_job_has_time_to_keep_what_the_slowest_servers_gave() -> None:
+def test_the_job_has_time_to_keep_what_the_slowest_servers_gave():
     call_s = START_TIMEOUT_S + LlmperfLoad.timeout_s + REQUEST_LIMIT_S
     measured_s = (
         float(flag(measure()["args"], "--most-s")) + call_s + tool.RAY_TIMEOUT_S + tool.GRACE_S

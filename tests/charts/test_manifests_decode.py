@@ -110,17 +110,14 @@ def decode_texts(kubectl: Path, folder: Path, texts: list[str]) -> list[str]:
     path = folder / "nasty.yaml"
     path.write_text(write_yaml(chart.to_json()))
     (body,) = decode(kubectl, path)
-    arguments: list[str] = body["spec"]["containers"][0]["args"]
-    return arguments
+    return body["spec"]["containers"][0]["args"]
 
 
-def test_kubectl_reads_nasty_texts_as_texts(kubectl: Path, tmp_path: Path) -> None:
+def test_kubectl_reads_nasty_texts_as_texts(kubectl, tmp_path):
     assert decode_texts(kubectl, tmp_path, NASTY) == NASTY
 
 
-def test_no_short_text_is_read_otherwise_unless_a_rule_refuses_it(
-    kubectl: Path, tmp_path: Path
-) -> None:
+def test_no_short_text_is_read_otherwise_unless_a_rule_refuses_it(kubectl, tmp_path):
     """Every text of up to four letters that numbers, dates and words of YAML are made of."""
     letters = "017_oOxXbBeE.:+-~"
     texts = [

@@ -27,9 +27,7 @@ def templates(environment: str = "post-us-east-2", experiment: str = "post") -> 
 
 
 @each_experiment
-def test_every_experiment_has_both_under_the_names_that_the_runner_knows(
-    environment: str, experiment: str
-) -> None:
+def test_every_experiment_has_both_under_the_names_that_the_runner_knows(environment, experiment):
     expected = {MEASURE_JOB: ["measure"], JUDGE_JOB: ["judge"]}
     result = templates(environment, experiment)
     assert {
@@ -38,7 +36,7 @@ def test_every_experiment_has_both_under_the_names_that_the_runner_knows(
 
 
 @each_experiment
-def test_a_jobs_name_is_no_longer_than_a_label(environment: str, experiment: str) -> None:
+def test_a_jobs_name_is_no_longer_than_a_label(environment, experiment):
     result = [
         name
         for bodies in stages(environment, experiment).values()
@@ -47,7 +45,7 @@ def test_a_jobs_name_is_no_longer_than_a_label(environment: str, experiment: str
     assert max(len(name_job("r" * 40, name, 999)) for name in result) <= 63
 
 
-def test_two_rounds_fit_into_the_step_that_tries_them() -> None:
+def test_two_rounds_fit_into_the_step_that_tries_them():
     """As tandem/run/step_list.py has its steps: 8 hours for a round, which is tried twice, and 2 for
     the verdict."""
     limits = {

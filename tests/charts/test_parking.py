@@ -79,26 +79,20 @@ SERVERS = [
 
 
 @pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
-def test_one_pod_of_the_environment_fits_the_node_raised_for_it(
-    environment: str, experiment: str, variant: str
-) -> None:
+def test_one_pod_of_the_environment_fits_the_node_raised_for_it(environment, experiment, variant):
     node = raised(environment, experiment, variant)
     takers = [server for server, pod in pods(environment).items() if fits(pod, node)]
     assert takers == [(experiment, variant)]
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_a_compile_job_fits_the_node_raised_for_its_experiment(
-    environment: str, experiment: str
-) -> None:
+def test_a_compile_job_fits_the_node_raised_for_its_experiment(environment, experiment):
     node = raised_to_compile(environment, experiment)
     assert all(fits(pod, node) for pod in compiles(environment, experiment).values())
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_no_server_and_no_other_experiments_job_takes_that_node(
-    environment: str, experiment: str
-) -> None:
+def test_no_server_and_no_other_experiments_job_takes_that_node(environment, experiment):
     node = raised_to_compile(environment, experiment)
     others = [
         pod
@@ -111,9 +105,7 @@ def test_no_server_and_no_other_experiments_job_takes_that_node(
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_the_quota_admits_a_claim_of_every_server_and_of_every_compile_job(
-    environment: str, experiment: str
-) -> None:
+def test_the_quota_admits_a_claim_of_every_server_and_of_every_compile_job(environment, experiment):
     serving = [pod for (name, _), pod in pods(environment).items() if name == experiment]
     claims = sum(
         len(pod["resourceClaims"])

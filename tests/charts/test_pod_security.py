@@ -123,18 +123,18 @@ OURS = [
 
 
 @pytest.mark.parametrize("spec", PODS)
-def test_a_pod_is_admitted_to_a_namespace_of_the_baseline(spec: Spec) -> None:
+def test_a_pod_is_admitted_to_a_namespace_of_the_baseline(spec):
     assert baseline(spec) == []
     assert spec["automountServiceAccountToken"] is False
 
 
 @pytest.mark.parametrize(("spec", "container"), OURS)
-def test_a_container_of_an_image_of_ours_is_restricted(spec: Spec, container: Spec) -> None:
+def test_a_container_of_an_image_of_ours_is_restricted(spec, container):
     assert restricted(spec, container) == []
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_runners_pod_is_restricted(environment: str) -> None:
+def test_the_runners_pod_is_restricted(environment):
     ((_, spec),) = pods_of(runner(environment))
     (container,) = spec["containers"]
     assert (baseline(spec), restricted(spec, container)) == ([], [])
@@ -157,9 +157,7 @@ def served_with(capabilities: Any) -> list[Spec]:
         ("neuron", {"capabilities": {"add": ["SYS_ADMIN", "IPC_LOCK"]}}),
     ],
 )
-def test_servers_and_compilers_get_the_declared_capabilities(
-    capabilities: str, expected: Spec
-) -> None:
+def test_servers_and_compilers_get_the_declared_capabilities(capabilities, expected):
     contexts = [
         item["securityContext"]
         for _, spec in pods_of(served_with(capabilities))
@@ -175,7 +173,7 @@ def test_servers_and_compilers_get_the_declared_capabilities(
     ("capabilities", "level"),
     [("none", "baseline"), ("runtime-default", "baseline"), ("neuron", "privileged")],
 )
-def test_a_namespace_admits_no_more_than_its_pods_need(capabilities: str, level: str) -> None:
+def test_a_namespace_admits_no_more_than_its_pods_need(capabilities, level):
     result = served_with(capabilities)
     (namespace,) = of_kind(result, "Namespace").values()
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == level

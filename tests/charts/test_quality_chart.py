@@ -28,30 +28,28 @@ ASKED = EXPERIMENTS["post"].model_copy(update={"quality": TASKS})
 def job() -> Spec:
     """The template of the Job's pod."""
     (body,) = render_charts(build_charts(HOME, ASKED, CATALOGUE))["quality"]
-    template: Spec = body["spec"]["jobTemplate"]["spec"]["template"]
-    return template
+    return body["spec"]["jobTemplate"]["spec"]["template"]
 
 
 @pytest.fixture
 def ask(job: Spec) -> Spec:
     """The container that asks."""
-    init_containers: Spec = job["spec"]["initContainers"][1]
-    return init_containers
+    return job["spec"]["initContainers"][1]
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_it_is_there_where_tasks_are_declared(environment: str, experiment: str) -> None:
+def test_it_is_there_where_tasks_are_declared(environment, experiment):
     assert ("quality" in stages(environment, experiment)) is bool(EXPERIMENTS[experiment].quality)
 
 
-def test_staged_sets_alone_are_fetched(job: Spec) -> None:
+def test_staged_sets_alone_are_fetched(job):
     words = job["spec"]["initContainers"][0]["args"]
     assert [words[at + 1] for at, word in enumerate(words) if word == "--task-set"] == [
         f"letters={SHA256}"
     ]
 
 
-def test_every_task_is_asked_as_declared(ask: Spec) -> None:
+def test_every_task_is_asked_as_declared(ask):
     asked_tasks = [
         msgspec.json.decode(ask["args"][at + 1], type=AskedTask)
         for at, word in enumerate(ask["args"])
@@ -63,6 +61,6 @@ def test_every_task_is_asked_as_declared(ask: Spec) -> None:
     ]
 
 
-def test_runner_names_the_servers(ask: Spec) -> None:
+def test_runner_names_the_servers(ask):
     assert ask["env"] == [{"name": SERVERS_VARIABLE}]
     assert round_steps.SERVERS_VARIABLE == SERVERS_VARIABLE

@@ -70,12 +70,11 @@ def deployment(environment: str = HOME.name) -> Object:
 
 
 def pod(environment: str = HOME.name) -> Object:
-    result: Object = deployment(environment)["spec"]["template"]["spec"]
-    return result
+    return deployment(environment)["spec"]["template"]["spec"]
 
 
 @each_environment
-def test_in_an_experiments_namespace_it_may_make_exactly_its_calls(environment: str) -> None:
+def test_in_an_experiments_namespace_it_may_make_exactly_its_calls(environment):
     for experiment in experiments(ENVIRONMENTS[environment]):
         assert allowed(environment, names.experiment_namespace(experiment)) == rows(
             IN_EXPERIMENTS, EVERYWHERE
@@ -84,13 +83,11 @@ def test_in_an_experiments_namespace_it_may_make_exactly_its_calls(environment: 
 
 @each_environment
 @pytest.mark.parametrize("namespace", ["kube-system", SPACE, "tandem-of-nobody", None])
-def test_elsewhere_it_lists_nodes_and_their_devices(
-    environment: str, namespace: str | None
-) -> None:
+def test_elsewhere_it_lists_nodes_and_their_devices(environment, namespace):
     assert allowed(environment, namespace) == rows(EVERYWHERE)
 
 
-def test_no_other_account_of_its_namespace_may_anything() -> None:
+def test_no_other_account_of_its_namespace_may_anything():
     assert allowed(HOME.name, "tandem-post", "system:serviceaccount:runner-system:default") == set()
 
 
@@ -108,7 +105,7 @@ def mount_specs(environment: str, folder: Path) -> Path:
 
 
 @each_environment
-def test_it_reads_the_specs_that_were_rendered(environment: str, tmp_path: Path) -> None:
+def test_it_reads_the_specs_that_were_rendered(environment, tmp_path):
     (container,) = pod(environment)["containers"]
     folder = mount_specs(environment, tmp_path)
     workspace = load_workspace(folder / "environments", folder / "experiments", (environment,))
@@ -125,11 +122,10 @@ def annotations(environment: Environment) -> dict[str, str]:
     charts = render_charts(build_runner_charts(environment, experiments(environment)))
     bodies = [body for objects in charts.values() for body in objects]
     (value,) = of_kind(bodies, "Deployment").values()
-    result: dict[str, str] = value["spec"]["template"]["metadata"]["annotations"]
-    return result
+    return value["spec"]["template"]["metadata"]["annotations"]
 
 
-def test_other_specs_are_another_pod() -> None:
+def test_other_specs_are_another_pod():
     capacity = HOME.capacity.model_copy(update={"usd_per_hour": 1.0})
     others = [
         HOME.model_copy(update={"capacity": capacity}),
@@ -162,11 +158,11 @@ API = [("172.20.0.1", 443), ("10.100.0.1", 443)]
     ],
     ids=str,
 )
-def test_it_calls_aws_and_the_kubernetes_api_alone(to: tuple[str, int], *, expected: bool) -> None:
+def test_it_calls_aws_and_the_kubernetes_api_alone(to, *, expected):
     assert reaches(policies(HOME), "runner", to) is expected
 
 
-def test_nobody_calls_it_and_another_pod_beside_it_calls_nobody() -> None:
+def test_nobody_calls_it_and_another_pod_beside_it_calls_nobody():
     specs = policies(HOME)
     assert [spec for spec in specs if "ingress" in spec] == []
     assert {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]} in specs

@@ -24,7 +24,7 @@ def gitops_errors(bodies: list[dict[str, Any]]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("environment", DECLARED)
-def test_core_objects_pass_the_strict_schemas_of_their_minor(environment: str) -> None:
+def test_core_objects_pass_the_strict_schemas_of_their_minor(environment):
     hosted_experiments = DECLARED[environment].experiments
     bodies = [
         body for experiment in hosted_experiments for body in objects(environment, experiment)
@@ -36,6 +36,6 @@ def test_core_objects_pass_the_strict_schemas_of_their_minor(environment: str) -
 @pytest.mark.parametrize(
     "environment", [name for name in DECLARED if DECLARED[name].delivery.kind == "gitops"]
 )
-def test_the_objects_of_the_gitops_tool_pass_its_strict_schema(environment: str) -> None:
+def test_the_objects_of_the_gitops_tool_pass_its_strict_schema(environment):
     bodies = controller(environment)
     assert gitops_errors(bodies) == [[] for _ in bodies]

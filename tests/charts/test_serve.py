@@ -39,9 +39,7 @@ def deployment(environment: str, experiment: str, variant: str) -> dict[str, Any
 
 
 @each_server
-def test_a_deployment_and_its_service_find_their_own_pods_alone(
-    environment: str, experiment: str, variant: str
-) -> None:
+def test_a_deployment_and_its_service_find_their_own_pods_alone(environment, experiment, variant):
     bodies = stages(environment, experiment)["serve"]
     service = of_kind(bodies, "Service")[variant]["spec"]
     own = deployment(environment, experiment, variant)["spec"]
@@ -56,9 +54,7 @@ def test_a_deployment_and_its_service_find_their_own_pods_alone(
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_with_a_mirror_no_image_has_another_host_and_no_artifact_moves(
-    environment: str, experiment: str
-) -> None:
+def test_with_a_mirror_no_image_has_another_host_and_no_artifact_moves(environment, experiment):
     place = ENVIRONMENTS[environment].model_copy(update={"registry_mirrors": MIRRORS})
     charts = render_charts(build_charts(place, EXPERIMENTS[experiment], CATALOGUE))
 
@@ -84,11 +80,11 @@ def probed(status: int) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
     return done.returncode, questions
 
 
-def test_the_startup_probe_asks_the_served_model_for_one_greedy_token() -> None:
+def test_the_startup_probe_asks_the_served_model_for_one_greedy_token():
     code, ((path, body),) = probed(200)
     assert (code, path) == (0, "/v1/completions")
     assert body == {"model": "Qwen/Qwen3-32B", "prompt": "1", "max_tokens": 1, "temperature": 0}
 
 
-def test_the_startup_probe_fails_while_the_server_fails() -> None:
+def test_the_startup_probe_fails_while_the_server_fails():
     assert probed(500)[0] == 1

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,7 +110,7 @@ def dropped(value: Any, path: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("path", RENDERED, ids=str)
-def test_what_is_written_is_what_the_server_stores(path: Path) -> None:
+def test_what_is_written_is_what_the_server_stores(path):
     for body in RENDERED[path]:
         losses = dropped(body) if definition(body) else []
         assert incomplete(body) == []

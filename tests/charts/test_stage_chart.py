@@ -36,7 +36,7 @@ def variables(found: Spec) -> dict[str, str | None]:
     return {variable["name"]: variable.get("value") for variable in found["env"]}
 
 
-def test_another_hub_and_its_tokens_secret_are_told_and_the_public_one_needs_no_word() -> None:
+def test_another_hub_and_its_tokens_secret_are_told_and_the_public_one_needs_no_word():
     hub = HubSettings(endpoint="https://hub.acme.dev", token_secret="tandem/hub")  # noqa: S106  # a name
     result = variables(container(HOME.model_copy(update={"hub": hub})))
     assert (result["HF_ENDPOINT"], result["TANDEM_HUB_TOKEN_SECRET"]) == (
@@ -47,7 +47,7 @@ def test_another_hub_and_its_tokens_secret_are_told_and_the_public_one_needs_no_
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_disk_of_a_staging_fits_a_system_node(environment: str, experiment: str) -> None:
+def test_disk_of_a_staging_fits_a_system_node(environment, experiment):
     for spec in pods(ENVIRONMENTS[environment], experiment).values():
         (volume,) = spec["volumes"]
         (container,) = spec["containers"]
@@ -56,6 +56,6 @@ def test_disk_of_a_staging_fits_a_system_node(environment: str, experiment: str)
         assert int(disk.removesuffix("Gi")) + SYSTEM_GIB < SYSTEM_NODE_ROOT_GIB
 
 
-def test_the_largest_model_has_time_at_five_megabytes_a_second() -> None:
+def test_the_largest_model_has_time_at_five_megabytes_a_second():
     sizes = [model.bytes.value or 0 for model in CATALOGUE.models.values()]
     assert max(sizes) / 5e6 < DEADLINE_S

@@ -19,9 +19,7 @@ each_experiment = pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 
 
 @each_experiment
-def test_each_artifacts_key_stands_once_and_never_changes(
-    environment: str, experiment: str
-) -> None:
+def test_each_artifacts_key_stands_once_and_never_changes(environment, experiment):
     spec = EXPERIMENTS[experiment]
     keys = {
         compute_artifact_key(spec, variant, CATALOGUE).digest for variant in spec.all_variants()

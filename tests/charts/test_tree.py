@@ -24,11 +24,11 @@ def render(environment: str, out: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_committed_manifests_are_those_the_specs_render(environment: str) -> None:
+def test_the_committed_manifests_are_those_the_specs_render(environment):
     assert tree.list_stale_files(environment, render_tree(environment), MANIFESTS) == []
 
 
-def test_render_removes_a_file_that_no_longer_belongs(tmp_path: Path) -> None:
+def test_render_removes_a_file_that_no_longer_belongs(tmp_path):
     render("post-us-east-2", tmp_path)
     stray = tmp_path / "post-us-east-2/retired/serve/serve.yaml"
     stray.parent.mkdir(parents=True)
@@ -39,7 +39,7 @@ def test_render_removes_a_file_that_no_longer_belongs(tmp_path: Path) -> None:
     assert not (tmp_path / "post-us-east-2/retired").exists()
 
 
-def test_render_removes_nothing_from_a_folder_it_never_wrote(tmp_path: Path) -> None:
+def test_render_removes_nothing_from_a_folder_it_never_wrote(tmp_path):
     (tmp_path / "dev-trn2-3xlarge").mkdir()
     precious = tmp_path / "dev-trn2-3xlarge" / "app.py"
     precious.write_text("precious")
@@ -51,7 +51,7 @@ def test_render_removes_nothing_from_a_folder_it_never_wrote(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("change", ["edit", "delete", "add", "line endings"])
-def test_stale_names_the_file_that_differs(change: str, tmp_path: Path) -> None:
+def test_stale_names_the_file_that_differs(change, tmp_path):
     render("post-us-east-2", tmp_path)
     path = Path("post-us-east-2/post/serve/serve.yaml")
     match change:
@@ -78,13 +78,13 @@ FORBIDDEN = re.compile(
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_no_manifest_opens_a_way_in(environment: str) -> None:
+def test_no_manifest_opens_a_way_in(environment):
     texts = render_tree(environment)
     assert [str(path) for path, text in texts.items() if FORBIDDEN.search(text)] == []
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_the_runner_alone_has_a_written_number_of_pods(environment: str) -> None:
+def test_the_runner_alone_has_a_written_number_of_pods(environment):
     """The runner owns that number of everything that serves."""
     holders = [
         str(path)
@@ -105,7 +105,7 @@ def read_folders(environment: str) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_a_folder_makes_every_namespace_that_it_uses(environment: str) -> None:
+def test_a_folder_makes_every_namespace_that_it_uses(environment):
     """So folders can be applied in any order: the API server refuses an object of a namespace that
     is not there."""
     for folder, bodies in read_folders(environment).items():
@@ -115,7 +115,7 @@ def test_a_folder_makes_every_namespace_that_it_uses(environment: str) -> None:
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_no_object_is_in_two_folders(environment: str) -> None:
+def test_no_object_is_in_two_folders(environment):
     """Two Applications or Kustomizations that own one object would fight over it."""
     identities = [
         identity(body) for bodies in read_folders(environment).values() for body in bodies
@@ -143,12 +143,12 @@ def identity(body: dict[str, Any]) -> tuple[str, str, str]:
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_kubectl_builds_every_object_below_a_kustomization_unchanged(
-    environment: str, kubectl: Path, tmp_path: Path
-) -> None:
+    environment, kubectl, tmp_path
+):
     """The environment's own names all others but that of the controller, which is applied by hand,
     once."""
     render(environment, tmp_path)
-    expected: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
+    expected = {True: [], False: []}
     for path, text in render_tree(environment).items():
         if path.name != "kustomization.yaml":
             expected["gitops" in path.parts] += yaml.safe_load_all(text)

@@ -45,7 +45,6 @@ def without_speculation(template: Template, experiment: Experiment, variant: Var
     """
     left = copy.deepcopy(template)
     spelling = CATALOGUE.runtimes[experiment.runtime].spelling
-    assert spelling is not None
     container = server_of(left["spec"])
     arguments = container["args"]
     at = arguments.index(spelling.neuron_config_flag) + 1
@@ -115,9 +114,7 @@ def compare(
 
 
 @pytest.mark.parametrize(("environment", "experiment", "first", "second"), PAIRS)
-def test_pods_differ_only_in_speculation_names_and_artifact(
-    environment: str, experiment: str, first: str, second: str
-) -> None:
+def test_pods_differ_only_in_speculation_names_and_artifact(environment, experiment, first, second):
     assert (
         compare(stages(environment, experiment)["serve"], EXPERIMENTS[experiment], first, second)
         == set()

@@ -75,12 +75,12 @@ def reaches(specs: list[dict[str, Any]], component: str, to: tuple[str, int]) ->
     ],
     ids=str,
 )
-def test_who_calls_whom(component: str, to: tuple[str, int], *, expected: bool) -> None:
+def test_who_calls_whom(component, to, *, expected):
     assert reaches(policies(), component, to) is expected
 
 
 @pytest.mark.parametrize(("port", "expected"), [(443, False), (8443, True), (8080, False)])
-def test_a_hub_on_a_port_of_its_own_is_reached_there(port: int, *, expected: bool) -> None:
+def test_a_hub_on_a_port_of_its_own_is_reached_there(port, *, expected):
     own = HOME.model_copy(
         update={"hub": HubSettings(endpoint="https://hub.acme.dev:8443", token_secret=None)}
     )
@@ -88,7 +88,7 @@ def test_a_hub_on_a_port_of_its_own_is_reached_there(port: int, *, expected: boo
 
 
 @pytest.mark.parametrize("component", ["bench", "stage"])
-def test_interface_endpoints_are_reached_by_https_alone(component: str) -> None:
+def test_interface_endpoints_are_reached_by_https_alone(component):
     network = HOME.network.model_copy(update={"interface_endpoints": True})
     specs = policies(HOME.model_copy(update={"network": network}))
     ports = [port for port in (80, 443) if reaches(specs, component, (VPC_ENDPOINT[0], port))]
@@ -96,7 +96,7 @@ def test_interface_endpoints_are_reached_by_https_alone(component: str) -> None:
 
 
 @pytest.mark.parametrize("component", ["stage", "compile", "bench"])
-def test_in_an_existing_network_its_ranges_alone_are_private_ways_out(component: str) -> None:
+def test_in_an_existing_network_its_ranges_alone_are_private_ways_out(component):
     network = EXISTING.model_copy(update={"secondary_cidrs": ("100.66.0.0/16",)})
     specs = policies(HOME.model_copy(update={"network": network}))
     addresses = (VPC_ENDPOINT, ("100.66.1.1", 443), PEERED)
@@ -113,7 +113,7 @@ def test_in_an_existing_network_its_ranges_alone_are_private_ways_out(component:
         ("measure", "bench"),
     ],
 )
-def test_a_pod_wears_the_label_that_its_policy_selects(chart: str, component: str) -> None:
+def test_a_pod_wears_the_label_that_its_policy_selects(chart, component):
     bodies = stages("post-us-east-2", "post")[chart]
     specs = [
         body["spec"].get("jobTemplate", body)["spec"]

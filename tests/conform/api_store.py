@@ -82,9 +82,7 @@ class ApiStore:
             )
         )
         query = httpx2.QueryParams({"labelSelector": labels, "fieldSelector": field_selector})
-        bodies: list[Object] = self.call("GET", f"{_spell_path(plural, namespace)}?{query}")[
-            "items"
-        ]
+        bodies = self.call("GET", f"{_spell_path(plural, namespace)}?{query}")["items"]
         if plural == "pods" and namespace is None:
             nodes = {node["metadata"]["name"] for node in self.list_objects("nodes")}
             bodies = [body for body in bodies if body["spec"].get("nodeName") in nodes]
@@ -107,8 +105,7 @@ class ApiStore:
         Raises:
             ApiError: the API refuses, 404 for an object that is not there.
         """
-        body: Object = self.call("GET", _spell_path(plural, namespace, name))
-        return body
+        return self.call("GET", _spell_path(plural, namespace, name))
 
     def create_object(self, plural: str, namespace: str, body: Object) -> Object:
         """Create an object with the label of this tool.
@@ -120,8 +117,7 @@ class ApiStore:
         kind = _KINDS[plural]
         own_metadata = metadata | {"labels": metadata.get("labels", {}) | {LABEL: OWN_VALUE}}
         head = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": own_metadata}
-        answer: Object = self.call("POST", _spell_path(plural, namespace), body | head)
-        return answer
+        return self.call("POST", _spell_path(plural, namespace), body | head)
 
     def patch_object(
         self, plural: str, namespace: str, name: str, patch: Object, *, subresource: str = ""
@@ -132,8 +128,7 @@ class ApiStore:
             ApiError: the API refuses.
         """
         path = _spell_path(plural, namespace, name, subresource)
-        answer: Object = self.call("PATCH", path, patch, "application/merge-patch+json")
-        return answer
+        return self.call("PATCH", path, patch, "application/merge-patch+json")
 
     def replace_object(
         self, plural: str, namespace: str, name: str, body: Object, *, subresource: str
@@ -171,7 +166,7 @@ class ApiStore:
 
     def _find_uid(self, plural: str, namespace: str, name: str) -> str | None:
         """Return the uid that an object had at the last look."""
-        body: Object = self._bodies.get((plural, namespace, name), {"metadata": {}})
+        body = self._bodies.get((plural, namespace, name), {"metadata": {}})
         return body["metadata"].get("uid")
 
     def remove_object(self, plural: str, namespace: str, name: str) -> None:

@@ -98,8 +98,7 @@ class NamedCluster:
         view = json.loads(
             self.run("config", "view", "--raw", "--minify", "--flatten", "--output", "json")
         )
-        entry: Object = view["clusters"][0]["cluster"]
-        return entry
+        return view["clusters"][0]["cluster"]
 
     @contextmanager
     def open_proxy(self) -> Iterator[str]:

@@ -39,8 +39,7 @@ def read_replicas(cluster: NamedCluster, namespace: str) -> dict[str, int]:
 
 
 def _list(cluster: NamedCluster, *words: str) -> list[Object]:
-    bodies: list[Object] = json.loads(cluster.run("get", *words, "--output", "json"))["items"]
-    return bodies
+    return json.loads(cluster.run("get", *words, "--output", "json"))["items"]
 
 
 def _read_numbers(claim: Object) -> list[int]:

@@ -198,11 +198,11 @@ class TestRun:
     def test_kills_and_a_drain_came(self, lives, life, record_property):
         """Kills the runner while it stages, compiles and measures; drains the node while a round is
         measured."""
-        record_property("kills", sum(bool(fault.killed_component) for fault in life.acted))
+        record_property("kills", sum(bool(fault.killed_component) for fault in life.acting_faults))
         record_property(
             "drained pods", sum(text.count(" evicted") for text in lives.world.live.drains)
         )
-        assert life.acted == self.FAULTS
+        assert life.acting_faults == self.FAULTS
 
     def test_a_run_ends_at_zero(self, cluster, lives, life, record_property):
         """Reads instances and fence from the local AWS endpoint, and the servers' replicas from the

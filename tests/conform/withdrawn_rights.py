@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from named_cluster import Object
 
 PRUNE_LABEL = "tandem.conform/withdrawn"
@@ -16,7 +14,7 @@ STRAY_NAMESPACE = (
 def list_withdrawn() -> list[Object]:
     """Return the object that stays, and those that are withdrawn."""
     role = {"apiGroup": "rbac.authorization.k8s.io", "name": NAME}
-    namespaced_values: list[tuple[str, str, dict[str, Any]]] = [
+    namespaced_values = [
         ("v1", "ConfigMap", {}),
         ("v1", "ServiceAccount", {}),
         ("v1", "ResourceQuota", {"spec": {"hard": {"pods": "100"}}}),
@@ -33,7 +31,7 @@ def list_withdrawn() -> list[Object]:
         ),
         ("resource.k8s.io/v1", "ResourceClaimTemplate", {"spec": {"spec": {}}}),
     ]
-    wide: list[tuple[str, str, dict[str, Any]]] = [
+    wide = [
         ("rbac.authorization.k8s.io/v1", "ClusterRole", {"rules": []}),
         (
             "rbac.authorization.k8s.io/v1",

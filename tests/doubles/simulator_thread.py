@@ -66,13 +66,11 @@ class SimulatorThread:
     @property
     def url(self) -> str:
         """Where it listens, without a slash at the end."""
-        assert self._server is not None
         return self._server.url
 
     @property
     def log_entries(self) -> list[RequestLogEntry]:
         """Return the requests that have ended."""
-        assert self._log is not None
         return self._log.requests
 
     def start(self) -> Self:

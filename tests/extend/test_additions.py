@@ -126,12 +126,12 @@ def apply_patch(folder: Path, kind: str) -> None:
     run(folder, "git", "add", "--all")
 
 
-def test_the_pages_have_every_kind_of_addition() -> None:
+def test_the_pages_have_every_kind_of_addition():
     assert set(PATCHES) == KINDS
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_an_addition_is_at_most_three_files_by_hand(kind: str) -> None:
+def test_an_addition_is_at_most_three_files_by_hand(kind):
     files = {
         *re.findall(r"^\+\+\+ b/(.+)$", PATCHES[kind], re.MULTILINE),
         *re.findall(r"^diff .* b/(.+)$", PATCHES[kind], re.MULTILINE),
@@ -140,7 +140,7 @@ def test_an_addition_is_at_most_three_files_by_hand(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_a_patch_fits_the_repository(kind: str) -> None:
+def test_a_patch_fits_the_repository(kind):
     result = subprocess.run(
         ["git", "apply", "--check"],
         input=PATCHES[kind],
@@ -153,13 +153,13 @@ def test_a_patch_fits_the_repository(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(SHORT))
-def test_an_addition_leaves_its_own_tests_green(kind: str, copy: Path) -> None:
+def test_an_addition_leaves_its_own_tests_green(kind, copy):
     apply_patch(copy, kind)
     run_python(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SHORT[kind])
 
 
 @pytest.mark.proof
-def test_a_rule_without_its_example_is_caught(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_without_its_example_is_caught(copy, monkeypatch):
     rule, example, _ = PATCHES["A rule"].partition("--- a/tests/rules/examples.py\n")
     assert example
     monkeypatch.setitem(PATCHES, "A rule", rule)
@@ -169,9 +169,7 @@ def test_a_rule_without_its_example_is_caught(copy: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.proof
 @pytest.mark.parametrize("kind", sorted(KINDS - {SIDECAR}))
-def test_an_addition_leaves_the_whole_suite_green(
-    kind: str, copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_addition_leaves_the_whole_suite_green(kind, copy, monkeypatch):
     apply_patch(copy, kind)
     run_python(copy, "docs/write_pages.py")
     run_python(copy, "-m", "tandem", "render")

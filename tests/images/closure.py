@@ -14,7 +14,7 @@ OURS = "tandem"
 def imported(path: Path) -> Iterator[str]:
     """Yield every dotted name that a module imports anywhere, but for those that only a type
     checker reads, and for relative ones, which the endpoint's additions alone have."""
-    waiting: list[ast.AST] = [ast.parse(path.read_text())]
+    waiting = [ast.parse(path.read_text())]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test) in {

@@ -39,12 +39,12 @@ def lint(path: Path) -> set[str]:
 
 
 @each_image
-def test_the_linter_finds_nothing(image: ProjectImage) -> None:
+def test_the_linter_finds_nothing(image):
     assert lint(ROOT / image.dockerfile) == set()
 
 
 @each_image
-def test_the_base_is_pinned_to_a_patch_version_and_a_digest(image: ProjectImage) -> None:
+def test_the_base_is_pinned_to_a_patch_version_and_a_digest(image):
     base = image.base()
     assert re.fullmatch(
         r"public\.ecr\.aws/docker/library/python:3\.13\.\d+-slim-[a-z]+", base.reference
@@ -53,27 +53,27 @@ def test_the_base_is_pinned_to_a_patch_version_and_a_digest(image: ProjectImage)
 
 
 @each_image
-def test_it_runs_as_a_number_that_is_not_roots(image: ProjectImage) -> None:
+def test_it_runs_as_a_number_that_is_not_roots(image):
     uid, gid = (int(part) for part in text("USER", image).split(":"))
     assert min(uid, gid) > 0
     assert {uid, gid} == {USER}  # as the pods say it
 
 
 @each_image
-def test_nothing_is_run_or_copied_after_rights_are_given_up(image: ProjectImage) -> None:
+def test_nothing_is_run_or_copied_after_rights_are_given_up(image):
     words = [step.word for step in last_stage(image)]
     assert set(words[words.index("USER") :]) == {"USER", "ENTRYPOINT"}
 
 
 @each_image
-def test_no_installer_is_left(image: ProjectImage) -> None:
+def test_no_installer_is_left(image):
     (run,) = [step.text for step in last_stage(image) if step.word == "RUN"]
     assert re.search(r"pip uninstall --yes \S* ?pip\b", run)
     assert "/ensurepip" in run
 
 
 @each_image
-def test_what_it_writes_by_habit_goes_to_the_volume_that_pods_mount(image: ProjectImage) -> None:
+def test_what_it_writes_by_habit_goes_to_the_volume_that_pods_mount(image):
     variables = environment(Path("/"), image)
     assert {variables["HOME"], variables["TMPDIR"]} == {WORK_MOUNT}
     assert variables["PYTHONDONTWRITEBYTECODE"] == "1"
@@ -91,7 +91,7 @@ def list_installs(image: ProjectImage) -> list[str]:
 
 
 @each_image
-def test_only_wheels_are_installed_and_nothing_that_is_not_listed(image: ProjectImage) -> None:
+def test_only_wheels_are_installed_and_nothing_that_is_not_listed(image):
     installs = list_installs(image)
     assert installs
     assert all(
@@ -101,13 +101,13 @@ def test_only_wheels_are_installed_and_nothing_that_is_not_listed(image: Project
 
 
 @each_image
-def test_a_source_is_built_by_the_setuptools_of_the_lock(image: ProjectImage) -> None:
+def test_a_source_is_built_by_the_setuptools_of_the_lock(image):
     sources = [install for install in list_installs(image) if "--no-binary" in install]
     assert len(sources) == (1 if image is LM_EVAL else 0)
     assert all("--no-build-isolation" in install for install in sources)
 
 
-def test_setuptools_has_one_hash_in_the_lm_eval_lock() -> None:
+def test_setuptools_has_one_hash_in_the_lm_eval_lock():
     """The recipe takes the line of its version and the next."""
     packages = read_lock(ROOT / LM_EVAL.folder / "requirements.txt")
     assert [len(package.hashes) for package in packages if package.name == "setuptools"] == [1]
@@ -124,7 +124,7 @@ def pins(file: str) -> dict[str, str]:
         "images/llmperf/npm-requirements.txt",
     ],
 )
-def test_every_package_is_the_one_that_the_tests_use(file: str) -> None:
+def test_every_package_is_the_one_that_the_tests_use(file):
     tested_pins = pins("requirements.txt")
     assert {
         name: version for name, version in pins(file).items() if tested_pins.get(name) != version

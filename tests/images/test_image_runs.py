@@ -52,7 +52,7 @@ def python(image: Path, code: str) -> str:
     return done.stdout.strip()
 
 
-def test_without_a_command_it_lists_every_command(image: Path) -> None:
+def test_without_a_command_it_lists_every_command(image):
     done = start(image, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert [
@@ -60,7 +60,7 @@ def test_without_a_command_it_lists_every_command(image: Path) -> None:
     ] == []
 
 
-def test_every_module_and_library_can_be_imported(image: Path) -> None:
+def test_every_module_and_library_can_be_imported(image):
     """Commands import some of them only when they come to it."""
     files = closure(
         [
@@ -78,12 +78,12 @@ def test_every_module_and_library_can_be_imported(image: Path) -> None:
     ) == str(len(names))
 
 
-def test_everything_comes_from_the_image(image: Path) -> None:
+def test_everything_comes_from_the_image(image):
     where = python(image, "import boto3, tandem; print(boto3.__file__, tandem.__file__)")
     assert all(path.startswith(str(FOLDER)) for path in where.split())
 
 
-def test_a_module_in_the_working_directory_is_not_imported(image: Path, tmp_path: Path) -> None:
+def test_a_module_in_the_working_directory_is_not_imported(image, tmp_path):
     (tmp_path / "tandem.py").write_text("raise SystemExit('a stranger ran')")
 
     done = subprocess.run(
@@ -100,7 +100,7 @@ def test_a_module_in_the_working_directory_is_not_imported(image: Path, tmp_path
 
 @pytest.mark.proof
 @pytest.mark.xdist_group("run-image")
-def test_every_module_and_file_of_the_run_image_can_be_read() -> None:
+def test_every_module_and_file_of_the_run_image_can_be_read():
     """Its packages take a minute to be installed."""
     folder = built(RUN)
     files = closure(["tandem.run.__main__"])
@@ -123,7 +123,7 @@ def test_every_module_and_file_of_the_run_image_can_be_read() -> None:
 @pytest.mark.proof
 @pytest.mark.xdist_group("lm-eval-image")
 @pytest.mark.parametrize("module", ["tandem.bench.lm_eval", "lm_eval"])
-def test_the_lm_eval_image_starts_a_program(module: str) -> None:
+def test_the_lm_eval_image_starts_a_program(module):
     """Its packages take a minute to be installed."""
     folder = built(LM_EVAL)
     words = [

@@ -57,13 +57,13 @@ each_image = pytest.mark.parametrize("image", ENTRIES, ids=lambda image: image.n
 
 
 @each_image
-def test_the_allow_list_admits_every_module_that_is_imported(image: ProjectImage) -> None:
+def test_the_allow_list_admits_every_module_that_is_imported(image):
     missing = closure(ENTRIES[image]) - set(image.source_files())
     assert missing == set(), f"add to {image.allow_list}: {sorted(f'!{file}' for file in missing)}"
 
 
 @EACH_IMAGE
-def test_the_allow_list_admits_no_other_module(image: ProjectImage) -> None:
+def test_the_allow_list_admits_no_other_module(image):
     needless = (
         set(image.source_files())
         - closure(ENTRIES[image])
@@ -81,7 +81,7 @@ def patterns(image: ProjectImage) -> list[str]:
     return [line[1:] for line in lines if line.startswith("!") and line[1:] not in RECIPES[image]]
 
 
-def test_each_package_of_the_run_image_has_a_module_that_is_imported() -> None:
+def test_each_package_of_the_run_image_has_a_module_that_is_imported():
     needed_closure = closure(ENTRIES[RUN])
     modules = [pattern for pattern in patterns(RUN) if pattern.endswith(".py")]
     idle = [
@@ -93,7 +93,7 @@ def test_each_package_of_the_run_image_has_a_module_that_is_imported() -> None:
     assert "tandem/run/**/*.py" in modules
 
 
-def test_the_run_image_has_every_other_file_of_its_packages() -> None:
+def test_the_run_image_has_every_other_file_of_its_packages():
     """What is read at run time: declared data, prompts, claims, the report's templates."""
     packages = {str(PurePath(file).parent) for file in closure(ENTRIES[RUN])} - {"tandem"}
     listing = subprocess.run(
@@ -109,12 +109,12 @@ def test_the_run_image_has_every_other_file_of_its_packages() -> None:
 
 
 @each_image
-def test_the_allow_list_admits_the_recipe(image: ProjectImage) -> None:
+def test_the_allow_list_admits_the_recipe(image):
     assert set(image.source_files()) >= RECIPES[image]
 
 
 @each_image
-def test_the_allow_list_begins_by_refusing_everything(image: ProjectImage) -> None:
+def test_the_allow_list_begins_by_refusing_everything(image):
     rules = [
         line
         for line in (ROOT / image.allow_list).read_text().splitlines()
@@ -125,7 +125,7 @@ def test_the_allow_list_begins_by_refusing_everything(image: ProjectImage) -> No
 
 
 @each_image
-def test_the_dockerfile_copies_all_that_is_admitted(image: ProjectImage) -> None:
+def test_the_dockerfile_copies_all_that_is_admitted(image):
     copied_files = {
         file
         for step in instructions(image)
@@ -153,12 +153,12 @@ each_tested_image = pytest.mark.parametrize("image", [TOOLS, RUN], ids=lambda im
 
 
 @each_tested_image
-def test_every_library_that_a_command_imports_is_installed(image: ProjectImage) -> None:
+def test_every_library_that_a_command_imports_is_installed(image):
     assert imported(image) - pinned(image) == set()
 
 
 @each_tested_image
-def test_nothing_is_chosen_that_no_command_imports(image: ProjectImage) -> None:
+def test_nothing_is_chosen_that_no_command_imports(image):
     """What a choice brings along is held by tests/supply/test_locks.py."""
     names = {
         normalize_name(choice.name) for choice in choices(ROOT / image.folder / "requirements.in")
@@ -166,7 +166,7 @@ def test_nothing_is_chosen_that_no_command_imports(image: ProjectImage) -> None:
     assert names - imported(image) == set()
 
 
-def test_llmperfs_packages_are_those_that_its_source_and_our_driver_import() -> None:
+def test_llmperfs_packages_are_those_that_its_source_and_our_driver_import():
     """By what a checkout imports (its commit is fixed); ray and transformers bring the rest."""
     assert {"ray", "transformers", "pandas", "requests", "boto3", "tqdm", "pydantic"} <= pinned(
         LLMPERF
@@ -174,7 +174,7 @@ def test_llmperfs_packages_are_those_that_its_source_and_our_driver_import() -> 
     assert libraries(closure(ENTRIES[LLMPERF])) - set(sys.stdlib_module_names) <= pinned(LLMPERF)
 
 
-def test_the_lm_eval_image_installs_all_that_its_program_imports() -> None:
+def test_the_lm_eval_image_installs_all_that_its_program_imports():
     """lm-eval brings the rest: `pip check` of the build."""
     assert {"lm-eval", *libraries(closure(ENTRIES[LM_EVAL]))} - set(
         sys.stdlib_module_names

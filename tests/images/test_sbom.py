@@ -70,14 +70,14 @@ def write(folder: Path, *words: str, path: str = os.defpath) -> dict[str, Any]:
     return json.loads((folder / "out.json").read_text())
 
 
-def test_it_names_each_package_of_the_lock_with_its_version(sbom: dict[str, Any]) -> None:
+def test_it_names_each_package_of_the_lock_with_its_version(sbom):
     assert versions(sbom, "pypi") == {
         package.name: package.version
         for package in read_lock(ROOT / f"{TOOLS.folder}/requirements.txt")
     }
 
 
-def test_it_names_every_debian_package_that_is_installed(tmp_path: Path) -> None:
+def test_it_names_every_debian_package_that_is_installed(tmp_path):
     programs = tmp_path / "programs"
     programs.mkdir()
     write_dpkg_query(programs / "dpkg-query")
@@ -91,7 +91,7 @@ def test_it_names_every_debian_package_that_is_installed(tmp_path: Path) -> None
     }
 
 
-def test_llmperfs_recipe_names_the_commit_and_tokenizer_that_it_takes() -> None:
+def test_llmperfs_recipe_names_the_commit_and_tokenizer_that_it_takes():
     [line] = [
         step.text for step in instructions(LLMPERF) if "sbom.py" in step.text and step.word == "RUN"
     ]
@@ -102,13 +102,13 @@ def test_llmperfs_recipe_names_the_commit_and_tokenizer_that_it_takes() -> None:
     ]
 
 
-def test_a_component_is_told_by_its_package_url(tmp_path: Path) -> None:
+def test_a_component_is_told_by_its_package_url(tmp_path):
     document = write(tmp_path, "--base", "python:3", "--component", "pkg:npm/%40scope/name@1.2")
     [component] = [item for item in document["components"] if item["purl"].startswith("pkg:npm/")]
     assert (component["name"], component["version"]) == ("@scope/name", "1.2")
 
 
-def test_the_same_build_writes_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_build_writes_the_same_bytes(tmp_path):
     contents = []
     for _ in range(2):
         write(tmp_path, "--base", "mirror.acme.dev:5000/python:3@sha256:" + 64 * "a")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tandem.cli.program import main
 from tandem.declarations.project_image import PROJECT_IMAGES, TOOLS
 
@@ -22,9 +20,7 @@ def folders(specs: Path) -> list[str]:
     ]
 
 
-def test_images_lists_the_base_with_the_digest_of_its_dockerfile(
-    specs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_images_lists_the_base_with_the_digest_of_its_dockerfile(specs, capsys):
     main(["images", "--json", "post-us-east-2", *folders(specs)])
 
     uses = json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]
@@ -37,9 +33,7 @@ def test_images_lists_the_base_with_the_digest_of_its_dockerfile(
     )
 
 
-def test_resolve_leaves_the_base_to_its_dockerfile(
-    specs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resolve_leaves_the_base_to_its_dockerfile(specs, capsys, monkeypatch):
     monkeypatch.setattr(
         "tandem.cli.image_digests.resolve_digests",
         lambda references, _: dict.fromkeys(references, "d"),

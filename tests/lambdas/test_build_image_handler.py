@@ -95,8 +95,6 @@ def variables(aws: Aws) -> dict[str, str]:
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The handler, whose waiting takes no time."""
     spec = importlib.util.spec_from_file_location("build_image_handler", FILE)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda _: None, time=lambda: NOW))
@@ -149,14 +147,14 @@ def handle(aws: Aws, act: Act) -> Handle:
     return answer
 
 
-def test_a_tag_that_is_there_is_done_without_a_build(aws: Aws, handle: Handle) -> None:
+def test_a_tag_that_is_there_is_done_without_a_build(aws, handle):
     aws.answers = {"DescribeImages": [PRESENT]}
     assert handle()["Status"] == "SUCCESS"
     assert "StartBuild" not in aws.asked
 
 
 @pytest.mark.parametrize("request_", ["Create", "Update"])
-def test_a_missing_tag_is_built_and_waited_for(aws: Aws, handle: Handle, request_: str) -> None:
+def test_a_missing_tag_is_built_and_waited_for(aws, handle, request_):
     aws.answers = {
         "DescribeImages": [ABSENT, PRESENT],
         "StartBuild": [started("IN_PROGRESS")],
@@ -171,7 +169,7 @@ def test_a_missing_tag_is_built_and_waited_for(aws: Aws, handle: Handle, request
     assert len(aws.asked["BatchGetBuilds"]) == 3
 
 
-def test_one_event_delivered_twice_starts_one_build(aws: Aws, handle: Handle) -> None:
+def test_one_event_delivered_twice_starts_one_build(aws, handle):
     aws.answers = {"DescribeImages": [ABSENT, PRESENT], "StartBuild": [started("SUCCEEDED")]}
     handle()
     assert aws.asked["StartBuild"] == [{"projectName": "p", "idempotencyToken": "r-1"}]
@@ -189,9 +187,7 @@ def test_one_event_delivered_twice_starts_one_build(aws: Aws, handle: Handle) ->
         "https://console.example.com/log",
     ],
 )
-def test_a_failed_build_is_told_with_its_phase_and_its_log(
-    aws: Aws, handle: Handle, words: str
-) -> None:
+def test_a_failed_build_is_told_with_its_phase_and_its_log(aws, handle, words):
     aws.answers = {
         "DescribeImages": [ABSENT],
         "StartBuild": [started("IN_PROGRESS")],
@@ -203,9 +199,7 @@ def test_a_failed_build_is_told_with_its_phase_and_its_log(
     assert words in answer["Reason"]
 
 
-def test_a_failed_build_is_no_failure_where_another_pushed_the_tag(
-    aws: Aws, handle: Handle
-) -> None:
+def test_a_failed_build_is_no_failure_where_another_pushed_the_tag(aws, handle):
     aws.answers = {
         "DescribeImages": [ABSENT, PRESENT],
         "StartBuild": [started("IN_PROGRESS")],
@@ -214,7 +208,7 @@ def test_a_failed_build_is_no_failure_where_another_pushed_the_tag(
     assert handle()["Status"] == "SUCCESS"
 
 
-def test_a_build_that_pushed_nothing_is_a_failure(aws: Aws, handle: Handle) -> None:
+def test_a_build_that_pushed_nothing_is_a_failure(aws, handle):
     aws.answers = {"DescribeImages": [ABSENT], "StartBuild": [started("SUCCEEDED")]}
     assert "ended SUCCEEDED and pushed nothing" in handle()["Reason"]
 
@@ -227,7 +221,7 @@ BUILDING = {
 }
 
 
-def test_a_build_that_outlasts_one_call_goes_on_in_another(aws: Aws, act: Act) -> None:
+def test_a_build_that_outlasts_one_call_goes_on_in_another(aws, act):
     aws.answers = BUILDING
 
     act(left_ms=iter([300_000, 200_000, 121_000]))
@@ -241,20 +235,20 @@ def test_a_build_that_outlasts_one_call_goes_on_in_another(aws: Aws, act: Act) -
     assert aws.responses == []
 
 
-def test_another_call_waits_for_the_build_and_starts_none(aws: Aws, handle: Handle) -> None:
+def test_another_call_waits_for_the_build_and_starts_none(aws, handle):
     aws.answers = {"DescribeImages": [ABSENT, PRESENT], "BatchGetBuilds": [found("SUCCEEDED")]}
     assert handle(Build="p:7", Until=NOW + 60)["Status"] == "SUCCESS"
     assert aws.asked["BatchGetBuilds"] == [{"ids": ["p:7"]}]
 
 
-def test_it_answers_before_cloudformation_waits_no_more(aws: Aws, handle: Handle) -> None:
+def test_it_answers_before_cloudformation_waits_no_more(aws, handle):
     aws.answers = BUILDING
     answer = handle(Build="p:7", Until=NOW + 1)
     assert answer["Status"] == "FAILED"
     assert "still in phase BUILD" in answer["Reason"]
 
 
-def test_a_build_waits_where_the_account_may_run_no_more(aws: Aws, handle: Handle) -> None:
+def test_a_build_waits_where_the_account_may_run_no_more(aws, handle):
     aws.answers = {
         "DescribeImages": [ABSENT, PRESENT],
         "StartBuild": [RATE_LIMIT, NO_BUILDS, RATE_LIMIT, started("SUCCEEDED")],
@@ -264,7 +258,7 @@ def test_a_build_waits_where_the_account_may_run_no_more(aws: Aws, handle: Handl
     assert len(aws.asked["StartBuild"]) == 4
 
 
-def test_the_wait_for_a_turn_goes_on_in_another_call(aws: Aws, act: Act) -> None:
+def test_the_wait_for_a_turn_goes_on_in_another_call(aws, act):
     aws.answers = {"DescribeImages": [ABSENT], "StartBuild": [RATE_LIMIT], "Invoke": [(202, {})]}
     act(left_ms=iter([121_000]))
     (next_event,) = aws.asked["Invoke"]
@@ -276,9 +270,7 @@ def test_the_wait_for_a_turn_goes_on_in_another_call(aws: Aws, act: Act) -> None
     [(RATE_LIMIT, 1, 900_000), (NO_BUILDS, 3300, 121_000)],
     ids=["all used", "none"],
 )
-def test_a_turn_that_never_comes_is_told_with_the_quota(
-    aws: Aws, handle: Handle, limit: Answer, until_s: int, left_ms: int
-) -> None:
+def test_a_turn_that_never_comes_is_told_with_the_quota(aws, handle, limit, until_s, left_ms):
     """An account that may run no build at all gets no turn by waiting longer."""
     aws.answers = {"DescribeImages": [ABSENT], "StartBuild": [limit]}
     answer = handle(left_ms=iter([left_ms]), Until=NOW + until_s)
@@ -286,7 +278,7 @@ def test_a_turn_that_never_comes_is_told_with_the_quota(
     assert "Ask AWS for a higher CodeBuild quota" in answer["Reason"]
 
 
-def test_a_delete_is_answered_and_does_nothing(aws: Aws, handle: Handle) -> None:
+def test_a_delete_is_answered_and_does_nothing(aws, handle):
     answer = handle("Delete", PhysicalResourceId="before")
     assert (answer["Status"], answer["PhysicalResourceId"]) == ("SUCCESS", "before")
     assert aws.asked == {}
@@ -295,22 +287,20 @@ def test_a_delete_is_answered_and_does_nothing(aws: Aws, handle: Handle) -> None
 @pytest.mark.parametrize(
     "answers", [{"DescribeImages": [DENIAL]}, {}], ids=["denied", "no answer at all"]
 )
-def test_an_unforeseen_fault_is_answered_with_the_functions_own_log(
-    aws: Aws, handle: Handle, answers: dict[str, list[Answer]]
-) -> None:
+def test_an_unforeseen_fault_is_answered_with_the_functions_own_log(aws, handle, answers):
     aws.answers = answers
     answer = handle()
     assert answer["Status"] == "FAILED"
     assert "log: group group, stream stream" in answer["Reason"]
 
 
-def test_the_resource_keeps_its_identity(aws: Aws, handle: Handle) -> None:
+def test_the_resource_keeps_its_identity(aws, handle):
     """Another one would make CloudFormation delete the old resource after an update."""
     aws.answers = {"DescribeImages": [PRESENT]}
     assert handle("Update", PhysicalResourceId="first")["PhysicalResourceId"] == "first"
 
 
-def test_an_answer_names_the_event(aws: Aws, handle: Handle) -> None:
+def test_an_answer_names_the_event(aws, handle):
     aws.answers = {"DescribeImages": [PRESENT]}
     answer = handle()
     assert (answer["StackId"], answer["RequestId"], answer["LogicalResourceId"]) == (
@@ -320,20 +310,20 @@ def test_an_answer_names_the_event(aws: Aws, handle: Handle) -> None:
     )
 
 
-def test_an_answer_has_no_content_type(aws: Aws, handle: Handle) -> None:
+def test_an_answer_has_no_content_type(aws, handle):
     """The URL of CloudFormation is signed for none."""
     aws.answers = {"DescribeImages": [PRESENT]}
     handle()
     assert aws.content_types == [""]
 
 
-def test_an_answer_that_is_lost_is_sent_again(aws: Aws, handle: Handle) -> None:
+def test_an_answer_that_is_lost_is_sent_again(aws, handle):
     aws.answers = {"DescribeImages": [PRESENT]}
     aws.lost = 3
     assert handle()["Status"] == "SUCCESS"
 
 
-def test_an_answer_fits_into_what_cloudformation_takes(aws: Aws, handle: Handle) -> None:
+def test_an_answer_fits_into_what_cloudformation_takes(aws, handle):
     long = {
         "phaseType": "BUILD",
         "phaseStatus": "FAILED",
@@ -348,7 +338,7 @@ def test_an_answer_fits_into_what_cloudformation_takes(aws: Aws, handle: Handle)
     assert len(json.dumps(handle()).encode()) < 4096
 
 
-def test_the_margin_covers_three_calls_and_every_try_to_answer(module: ModuleType) -> None:
+def test_the_margin_covers_three_calls_and_every_try_to_answer(module):
     tries = module.CLIENT_CONFIG.retries["total_max_attempts"]
     backoff_s = 3  # of the standard mode between three tries: up to 1 and 2 seconds
     call_s = (

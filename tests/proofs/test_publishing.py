@@ -7,7 +7,6 @@ import dataclasses
 import random
 import uuid
 from collections import Counter
-from typing import Any
 
 import pytest
 from doubles.fault_proxy.rules import (
@@ -91,7 +90,7 @@ def test_publishing_killed_at_each_request(publication, proxy, chance, report):
 def draw_weather(chance: random.Random) -> list[FaultRule]:
     """Faults of which the first two lose an answer."""
     put = {"operation": "PutMetricData", "times": 8}
-    faults: list[tuple[Any, dict[str, Any]]] = [
+    faults = [
         (AnswerLossFault(), put),
         (AnswerCutFault(), put),
         (THROTTLING_FAULT, {"operation": "PutMetricData"}),

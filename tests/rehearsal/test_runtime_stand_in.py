@@ -83,7 +83,7 @@ class Image:
             redirect_stderr(output),
         ):
             try:
-                code: Any = main(arguments)
+                code = main(arguments)
             except SystemExit as ended:
                 code = ended.code
             finally:
@@ -114,7 +114,7 @@ def endless(*_: object) -> int:
 
 
 @pytest.mark.parametrize("damage", ["config.json", "model.safetensors.index.json", "shard"])
-def test_a_model_that_is_not_whole_is_refused(nxdi: Image, damage: str) -> None:
+def test_a_model_that_is_not_whole_is_refused(nxdi, damage):
     if damage == "shard":
         shard = min(nxdi.target.glob("*.safetensors"))
         shard.write_bytes(shard.read_bytes()[:-1])
@@ -124,7 +124,7 @@ def test_a_model_that_is_not_whole_is_refused(nxdi: Image, damage: str) -> None:
     assert nxdi.compile().returncode == 1
 
 
-def test_a_warm_server_whose_override_lacks_global_topk_fails_every_request(nxdi: Image) -> None:
+def test_a_warm_server_whose_override_lacks_global_topk_fails_every_request(nxdi):
     nxdi.compile()
 
     server = serving(
@@ -146,7 +146,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Image:
     return image
 
 
-def test_a_miss_is_fatal_where_the_server_may_not_compile(warm: Image) -> None:
+def test_a_miss_is_fatal_where_the_server_may_not_compile(warm):
     buckets = '{"neuron_config": {"num_seqs_buckets": [1]}}'
     command = [*warm.serve_command(), "--additional-config", buckets]
     run = warm.run(command, VLLM_NEURON_DISABLE_WARMUP_COMPILE="1")

@@ -74,7 +74,7 @@ def variants() -> dict[str, Environment]:
     )
     public = endpoint.model_copy(update={"access": "public", "cidrs": ("203.0.113.0/24",)})
     private = endpoint.model_copy(update={"clients": (RANGE, GROUP)})
-    rows: dict[str, dict[str, Any]] = {
+    rows = {
         "capacity-block": {},
         "reservation-public": {
             "capacity": {"kind": "reservation"},

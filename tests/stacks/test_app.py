@@ -55,20 +55,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base / "out"
 
 
-def test_named_environment_alone_is_built(built: Path) -> None:
+def test_named_environment_alone_is_built(built):
     assert [path.name for path in built.glob("assembly-*")] == ["assembly-dev-trn2-3xlarge"]
 
 
 @pytest.mark.parametrize(
     ("environment", "fault"), [("dev-trn2-3xlarge", "capacity.nodes"), ("nowhere", "nowhere")]
 )
-def test_bad_input_is_refused_in_plain_words(
-    specs: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    environment: str,
-    fault: str,
-) -> None:
+def test_bad_input_is_refused_in_plain_words(specs, monkeypatch, capsys, environment, fault):
     spoil(specs, "dev-trn2-3xlarge")
     monkeypatch.setenv("CDK_CONTEXT_JSON", write_context(specs, environment))
     assert app.main([]) == 2

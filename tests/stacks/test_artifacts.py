@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from assemblies import Templates
 
 pytestmark = pytest.mark.cdk
 
 BUCKET = "AWS::S3::Bucket"
 
 
-def test_no_template_makes_an_existing_bucket(stacks: Templates) -> None:
+def test_no_template_makes_an_existing_bucket(stacks):
     types = {
         resource["Type"]
         for name, template in stacks.items()
@@ -20,7 +19,7 @@ def test_no_template_makes_an_existing_bucket(stacks: Templates) -> None:
     assert BUCKET not in types
 
 
-def test_every_bucket_outlives_its_stack(stacks: Templates) -> None:
+def test_every_bucket_outlives_its_stack(stacks):
     policies = {
         (resource["DeletionPolicy"], resource["UpdateReplacePolicy"])
         for template in stacks.values()

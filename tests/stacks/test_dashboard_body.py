@@ -40,7 +40,7 @@ class MetricRead(NamedTuple):
 
 def body_of(stacks: Templates, name: str, part: str) -> Body:
     """Return the body of a dashboard of a committed environment."""
-    bodies: dict[str, Body] = {
+    bodies = {
         dashboard["DashboardName"]: json.loads(dashboard["DashboardBody"])
         for dashboard in resources(stacks[f"{name}-Observability"], "AWS::CloudWatch::Dashboard")
     }
@@ -72,9 +72,7 @@ def list_publishers(read: MetricRead) -> list[str]:
 
 class TestLayout:
     @every_dashboard
-    def test_no_committed_dashboard_has_a_hole_or_an_overlap(
-        self, stacks: Templates, name: str, part: str
-    ) -> None:
+    def test_no_committed_dashboard_has_a_hole_or_an_overlap(self, stacks, name, part):
         cells = [
             (column, row)
             for box in body_of(stacks, name, part)["widgets"]
@@ -90,8 +88,8 @@ class TestLayout:
 class TestPublishing:
     @every_dashboard
     def test_all_that_is_drawn_stands_in_a_recording_of_a_publisher_that_its_graph_names(
-        self, stacks: Templates, name: str, part: str
-    ) -> None:
+        self, stacks, name, part
+    ):
         named_publishers = {content.publisher for content in graphs(drawn(name)[part])}
 
         for read in list_reads(body_of(stacks, name, part)):
@@ -104,9 +102,7 @@ class TestPublishing:
             assert set(recorded_publishers) & named_publishers, read
 
     @pytest.mark.parametrize(("name", "part"), EXPERIMENTS)
-    def test_all_that_the_bench_publishes_is_drawn_for_every_experiment(
-        self, stacks: Templates, name: str, part: str
-    ) -> None:
+    def test_all_that_the_bench_publishes_is_drawn_for_every_experiment(self, stacks, name, part):
         metrics = {read.metric for read in list_reads(body_of(stacks, name, part))}
         assert metrics == {metric.name for metric in list_published_metrics()}
 
@@ -117,14 +113,12 @@ class TestLimits:
         [((500, 5), (501, 4), "500"), ((1, 2500), (1, 2501), "2500")],
         ids=["widgets", "metrics"],
     )
-    def test_a_body_is_refused_beyond_a_limit(
-        self, within: tuple[int, int], beyond: tuple[int, int], limit: str
-    ) -> None:
+    def test_a_body_is_refused_beyond_a_limit(self, within, beyond, limit):
         assert list_faults(*within) == []
         (fault,) = list_faults(*beyond)
         assert fault.endswith(f"at most {limit}")
 
-    def test_a_body_that_no_template_could_carry_is_refused(self) -> None:
+    def test_a_body_that_no_template_could_carry_is_refused(self):
         (fault,) = list_faults(250, 10, namespace="n" * 250)
         assert fault.endswith("at most 250000")
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from assemblies import Templates, hosted, places, resources
+from assemblies import hosted, places, resources
 
-from tandem.declarations.environment import Environment
 from tandem.declarations.names import stack_kinds
 from tandem.declarations.project_image import list_hosted_images
 from tandem.ops.doctor.identity import MIN_BOOTSTRAP_VERSION, MIN_LOOKUP_VERSION
@@ -28,7 +27,7 @@ def artifacts(assembly: Path, name: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("place", places(), ids=lambda place: place.name)
-def test_the_summary_names_the_stacks_that_are_made(assembly: Path, place: Environment) -> None:
+def test_the_summary_names_the_stacks_that_are_made(assembly, place):
     images = [image.name for image in list_hosted_images(hosted(place))]
     assert set(stack_kinds(place, images)) == set(artifacts(assembly, place.name))
 
@@ -36,9 +35,7 @@ def test_the_summary_names_the_stacks_that_are_made(assembly: Path, place: Envir
 @pytest.mark.parametrize(
     ("name", "protected"), [("post-us-east-2", True), ("spot-unprotected", False)]
 )
-def test_every_stack_but_a_build_is_protected_as_declared(
-    assembly: Path, name: str, protected: bool
-) -> None:
+def test_every_stack_but_a_build_is_protected_as_declared(assembly, name, protected):
     """A build that failed at first could not be created anew: the CDK deletes its stack before."""
     protections = {
         kind: stack["properties"].get("terminationProtection", False)
@@ -52,12 +49,12 @@ def test_every_stack_but_a_build_is_protected_as_declared(
 @pytest.mark.parametrize(
     ("name", "qualifier"), [("post-us-east-2", "tandem"), ("on-demand-bounded", "acme")]
 )
-def test_the_bootstrap_is_the_environments_own(assembly: Path, name: str, qualifier: str) -> None:
+def test_the_bootstrap_is_the_environments_own(assembly, name, qualifier):
     roles = {item["properties"]["assumeRoleArn"] for item in artifacts(assembly, name).values()}
     assert all(f"cdk-{qualifier}-deploy-role" in role for role in roles)
 
 
-def test_every_role_has_the_boundary(stacks: Templates) -> None:
+def test_every_role_has_the_boundary(stacks):
     boundaries = {
         json.dumps(role.get("PermissionsBoundary"))
         for name, template in stacks.items()
@@ -86,21 +83,17 @@ def test_every_role_has_the_boundary(stacks: Templates) -> None:
         ("Observability", "Workloads"),
     ],
 )
-def test_stacks_are_deployed_in_order_and_deleted_in_reverse(
-    assembly: Path, later: str, earlier: str
-) -> None:
+def test_stacks_are_deployed_in_order_and_deleted_in_reverse(assembly, later, earlier):
     result = artifacts(assembly, "capacity-block")
     assert result[earlier]["id"] in result[later]["dependencies"]
 
 
-def test_guard_waits_for_no_cluster_so_that_it_outlives_it(assembly: Path) -> None:
+def test_guard_waits_for_no_cluster_so_that_it_outlives_it(assembly):
     result = artifacts(assembly, "capacity-block")
     assert result["Cluster"]["id"] not in result["Guard"]["dependencies"]
 
 
-def test_the_newest_bootstrap_that_is_asked_for_is_the_one_the_doctor_looks_for(
-    assembly: Path,
-) -> None:
+def test_the_newest_bootstrap_that_is_asked_for_is_the_one_the_doctor_looks_for(assembly):
     needs = "requiresBootstrapStackVersion"
     properties = [
         artifact.get("properties", {})
@@ -115,7 +108,7 @@ def test_the_newest_bootstrap_that_is_asked_for_is_the_one_the_doctor_looks_for(
     )
 
 
-def test_every_import_is_exported(stacks: Templates) -> None:
+def test_every_import_is_exported(stacks):
     exported_names = {
         output["Export"]["Name"]
         for template in stacks.values()

@@ -20,11 +20,10 @@ KINDS = {
 
 def launch(stacks: Templates, variant: str) -> dict[str, Any]:
     template = one(stacks[f"{variant}-Fleet"], "AWS::EC2::LaunchTemplate")
-    data: dict[str, Any] = template["LaunchTemplateData"]
-    return data
+    return template["LaunchTemplateData"]
 
 
-def test_no_deploy_starts_a_node(stacks: Templates) -> None:
+def test_no_deploy_starts_a_node(stacks):
     sizes = [
         group["ScalingConfig"]["DesiredSize"]
         for name, group in of_type(stacks, "AWS::EKS::Nodegroup")
@@ -34,14 +33,19 @@ def test_no_deploy_starts_a_node(stacks: Templates) -> None:
 
 
 @pytest.mark.parametrize("variant", KINDS)
-def test_capacity_is_bought_as_declared(stacks: Templates, variant: str) -> None:
+def test_capacity_is_bought_as_declared(stacks, variant):
     data = launch(stacks, variant)
     market = data.get("InstanceMarketOptions", {}).get("MarketType")
     specification = data.get("CapacityReservationSpecification", {})
     target = specification.get("CapacityReservationTarget", {}).get("CapacityReservationId")
     group = one(stacks[f"{variant}-Fleet"], "AWS::EKS::Nodegroup")
     assert (group["CapacityType"], market, target) == KINDS[variant]
-    assert group["Tags"].get("tandem:reservation") == target
+
+
+@pytest.mark.parametrize("variant", KINDS)
+def test_node_group_names_the_deployed_reservation(stacks, variant):
+    group = one(stacks[f"{variant}-Fleet"], "AWS::EKS::Nodegroup")
+    assert group["Tags"].get("tandem:reservation") == KINDS[variant][2]
 
 
 @pytest.mark.parametrize(
@@ -51,13 +55,13 @@ def test_capacity_is_bought_as_declared(stacks: Templates, variant: str) -> None
         ("AWS::EC2::SecurityGroupEgress", "DestinationSecurityGroupId"),
     ],
 )
-def test_efa_group_admits_itself_only(stacks: Templates, type_: str, other: str) -> None:
+def test_efa_group_admits_itself_only(stacks, type_, other):
     rule = one(stacks["efa-nat-per-zone-Fleet"], type_)
     assert rule["GroupId"] == rule[other]
     assert "CidrIp" not in rule
 
 
-def test_first_efa_interface_alone_carries_ip(stacks: Templates) -> None:
+def test_first_efa_interface_alone_carries_ip(stacks):
     interfaces = launch(stacks, "efa-nat-per-zone")["NetworkInterfaces"]
     types = [interface["InterfaceType"] for interface in interfaces]
     assert types == ["efa", *["efa-only"] * 15]

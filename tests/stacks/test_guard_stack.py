@@ -97,8 +97,8 @@ def list_resources_by_action(role: Template) -> dict[str, list[str]]:
 class TestFunctions:
     @each_function
     def test_packed_handler_loads_where_there_is_nothing_else(
-        self, assembly: Path, stack: Template, kind: str, tmp_path: Path
-    ) -> None:
+        self, assembly, stack, kind, tmp_path
+    ):
         folder = find_asset(assembly, stack, kind)
         archive_path = tmp_path / "code.zip"
         with zipfile.ZipFile(archive_path, "w") as archive:
@@ -120,15 +120,13 @@ class TestFunctions:
 
     @each_function
     @pytest.mark.parametrize("name", COMMITTED)
-    def test_variables_say_what_the_file_declares(
-        self, stacks: Templates, name: str, kind: str
-    ) -> None:
+    def test_variables_say_what_the_file_declares(self, stacks, name, kind):
         properties = find_function(stacks[f"{name}-Guard"], kind, name)
         config = GuardConfig.from_variables(properties["Environment"]["Variables"])
         declared_config = build_guard_config(environment(name))
         assert config == replace(declared_config, block_starts=None, block_ends=None)
 
-    def test_no_variable_holds_a_reservation_or_a_blocks_hours(self) -> None:
+    def test_no_variable_holds_a_reservation_or_a_blocks_hours(self):
         starts = datetime(2026, 12, 1, 11, 30, tzinfo=UTC)
         block = CapacityBlock.model_construct(starts=starts, ends=starts + timedelta(days=1))
         capacity = {"reservation_id": "cr-0123456789abcdef0", "block": block}
@@ -140,9 +138,7 @@ class TestRights:
     @pytest.mark.parametrize(
         ("role", "more"), [("Reap", set()), ("Stop", {"sqs:SendMessage"})], ids=FUNCTIONS[::-1]
     )
-    def test_function_may_call_what_its_files_call(
-        self, stack: Template, role: str, more: set[str]
-    ) -> None:
+    def test_function_may_call_what_its_files_call(self, stack, role, more):
         source = "".join((ROOT / file).read_text() for file in list_function_files("reap"))
         services = [field.name for field in fields(AwsClients) if field.default is MISSING]
         calls = {action for service in services for action in list_calls(source, service)}
@@ -151,15 +147,13 @@ class TestRights:
 
         assert allowed_resources_by_action == calls - CALLS_OF_PEOPLE | RIGHTS_WITHOUT_CALL | more
 
-    def test_in_a_bucket_of_others_a_function_fences_below_its_prefix(
-        self, stacks: Templates
-    ) -> None:
+    def test_in_a_bucket_of_others_a_function_fences_below_its_prefix(self, stacks):
         rights = list_resources_by_action(find_role(stacks["spot-unprotected-Guard"], "Reap"))
         prefix = f"arn:aws:s3:::their-models/guard/{ACCOUNT}/{REGION}/spot-unprotected/"
         assert rights["s3:PutObject"] == [f"{prefix}stop.json"]
         assert {arn.startswith(prefix) for arn in rights["s3:GetObject"]} == {True}
 
-    def test_functions_alone_publish_into_the_guards_namespace(self, stacks: Templates) -> None:
+    def test_functions_alone_publish_into_the_guards_namespace(self, stacks):
         """Whoever may publish `instances_alive` can feign a reaper that lives."""
         publishers = {
             (name, logical_id[:4]): json.dumps(statement)
@@ -181,7 +175,7 @@ def list_calls(source: str, service: str) -> set[str]:
     return {f"{service}:{operation.title().replace('_', '')}" for operation in operations}
 
 
-def test_start_names_the_group_role_and_queue_that_are_made(stack: Template) -> None:
+def test_start_names_the_group_role_and_queue_that_are_made(stack):
     now = datetime(2026, 12, 1, 8, tzinfo=UTC)
     lease = Lease(
         run="r",
@@ -204,7 +198,7 @@ def test_start_names_the_group_role_and_queue_that_are_made(stack: Template) -> 
     assert schedule["Target"]["DeadLetterConfig"]["Arn"].endswith(f":{queue}")
 
 
-def test_subscriber_keeps_its_resource_wherever_it_stands(tmp_path: Path) -> None:
+def test_subscriber_keeps_its_resource_wherever_it_stands(tmp_path):
     mail = AlarmSubscription(protocol="email", endpoint="ops@example.com")
     queue = AlarmSubscription(protocol="sqs", endpoint="arn:aws:sqs:us-east-2:111122223333:alarms")
 
@@ -225,7 +219,7 @@ def test_subscriber_keeps_its_resource_wherever_it_stands(tmp_path: Path) -> Non
 class TestBudget:
     """CloudFormation cannot replace a budget under its own name."""
 
-    def test_another_list_of_notifications_has_another_name(self, stack: Template) -> None:
+    def test_another_list_of_notifications_has_another_name(self, stack):
         """Add a line here, and keep the others."""
         names = {
             "": "ACTUAL 100, FORECASTED 100",
@@ -241,9 +235,7 @@ class TestBudget:
         name = budget["Budget"]["BudgetName"].removeprefix(f"tandem-{HOME}")
         assert names[name] == thresholds
 
-    def test_without_tags_of_ones_own_it_counts_this_environments_instances_alone(
-        self, tmp_path: Path
-    ) -> None:
+    def test_without_tags_of_ones_own_it_counts_this_environments_instances_alone(self, tmp_path):
         place = changed(environment(HOME), tags={})
         template = synth_alone(place, tmp_path, GuardStack, environment=place)
         assert one(template, "AWS::Budgets::Budget")["Budget"]["CostFilters"] == {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from assemblies import COMMITTED, Template, Templates, environment, hosted, of_type, resources
+from assemblies import COMMITTED, Template, environment, hosted, of_type, resources
 
 from tandem.declarations.names import bucket_name, experiment_namespace
 
@@ -27,13 +27,12 @@ def list_statements(stack: Template, account: str) -> list[dict[str, Any]]:
         if output["Export"]["Name"].endswith(f"-Cluster-RoleArn-{account}")
     ]
     (policy,) = stack["Resources"][role_id]["Properties"]["Policies"]
-    statements: list[dict[str, Any]] = policy["PolicyDocument"]["Statement"]
-    return statements
+    return policy["PolicyDocument"]["Statement"]
 
 
 @pytest.mark.parametrize("name", COMMITTED)
 @pytest.mark.parametrize("account", WRITTEN_PREFIXES)
-def test_account_writes_its_own_prefix_alone(stacks: Templates, name: str, account: str) -> None:
+def test_account_writes_its_own_prefix_alone(stacks, name, account):
     bucket = f"arn:aws:s3:::{bucket_name(environment(name))}"
     writes = [
         statement["Resource"]
@@ -43,7 +42,7 @@ def test_account_writes_its_own_prefix_alone(stacks: Templates, name: str, accou
     assert writes == [[f"{bucket}/{prefix}"] for prefix in WRITTEN_PREFIXES[account]]
 
 
-def test_only_the_bench_reads_prompts(stacks: Templates) -> None:
+def test_only_the_bench_reads_prompts(stacks):
     readers = [
         account
         for account in WRITTEN_PREFIXES
@@ -52,7 +51,7 @@ def test_only_the_bench_reads_prompts(stacks: Templates) -> None:
     assert readers == ["tandem-bench"]
 
 
-def test_no_role_of_a_pod_deletes_objects(stacks: Templates) -> None:
+def test_no_role_of_a_pod_deletes_objects(stacks):
     texts = [
         str(role)
         for _, role in of_type(stacks, "AWS::IAM::Role")
@@ -63,7 +62,7 @@ def test_no_role_of_a_pod_deletes_objects(stacks: Templates) -> None:
 
 
 @pytest.mark.parametrize("name", COMMITTED)
-def test_every_experiment_has_every_account_bound_to_its_role(stacks: Templates, name: str) -> None:
+def test_every_experiment_has_every_account_bound_to_its_role(stacks, name):
     bindings = {
         (binding["Namespace"], binding["ServiceAccount"], binding["RoleArn"]["Fn::ImportValue"])
         for binding in resources(stacks[f"{name}-Workloads"], "AWS::EKS::PodIdentityAssociation")

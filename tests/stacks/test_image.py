@@ -21,7 +21,6 @@ from assemblies import (
 from lambdas.build_image.handler import MARGIN_S, MAX_WAIT_S, WAIT_S
 from stacks.image import QUEUE_MINUTES, RESOURCE_TYPE, SERVICE_TIMEOUT_S, render_build_spec
 from stacks.policy import PrivateRepository
-from tandem.declarations.environment import Environment
 from tandem.declarations.names import image_stack_kind
 from tandem.declarations.project_image import (
     BUILD_MINUTES,
@@ -45,8 +44,7 @@ def kind(image: ProjectImage) -> str:
 
 @pytest.fixture(scope="session", params=PROJECT_IMAGES, ids=lambda image: image.name)
 def image(request: pytest.FixtureRequest) -> ProjectImage:
-    param: ProjectImage = request.param
-    return param
+    return request.param
 
 
 @pytest.fixture(scope="session")
@@ -60,9 +58,7 @@ def registry(stacks: Templates) -> Template:
 
 
 @pytest.mark.parametrize("place", places(), ids=lambda place: place.name)
-def test_every_environment_builds_what_its_experiments_run(
-    stacks: Templates, place: Environment
-) -> None:
+def test_every_environment_builds_what_its_experiments_run(stacks, place):
     experiments = hosted(place)
     needed_values = {TOOLS, RUN}
     needed_values |= (
@@ -75,9 +71,7 @@ def test_every_environment_builds_what_its_experiments_run(
     } == needed_values
 
 
-def test_an_image_is_built_under_the_name_that_pods_pull(
-    registry: Template, template: Template, image: ProjectImage
-) -> None:
+def test_an_image_is_built_under_the_name_that_pods_pull(registry, template, image):
     build = one(template, RESOURCE_TYPE)
     repositories = [
         repository["RepositoryName"] for repository in resources(registry, "AWS::ECR::Repository")
@@ -96,16 +90,16 @@ class TestTheSource:
             path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
         )
 
-    def test_is_what_the_tag_is_a_digest_of(self, staged: list[str], image: ProjectImage) -> None:
+    def test_is_what_the_tag_is_a_digest_of(self, staged, image):
         assert tuple(staged) == image.source_files()
 
 
-def test_build_in_the_vpc_admits_nobody(stacks: Templates) -> None:
+def test_build_in_the_vpc_admits_nobody(stacks):
     group = one(stacks["efa-nat-per-zone-ImageTools"], "AWS::EC2::SecurityGroup")
     assert group.get("SecurityGroupIngress", []) == []
 
 
-def test_build_in_the_vpc_may_attach_to_its_subnets_alone(stacks: Templates) -> None:
+def test_build_in_the_vpc_may_attach_to_its_subnets_alone(stacks):
     template = stacks["efa-nat-per-zone-ImageTools"]
     subnets = one(template, "AWS::CodeBuild::Project")["VpcConfig"]["Subnets"]
     (policy,) = one(template, "AWS::IAM::Role")["Policies"]
@@ -117,7 +111,7 @@ def test_build_in_the_vpc_may_attach_to_its_subnets_alone(stacks: Templates) -> 
     assert len(statement["Condition"]["StringEquals"]["ec2:Subnet"]) == len(subnets)
 
 
-def test_build_logs_in_to_a_mirror_of_another_account_and_region() -> None:
+def test_build_logs_in_to_a_mirror_of_another_account_and_region():
     host = "444455556666.dkr.ecr.eu-west-1.amazonaws.com"
     mirror = PrivateRepository.parse_reference(f"{host}/cache/library/python:3.13")
     text = render_build_spec(TOOLS, environment(HOME), "base", mirror)
@@ -129,7 +123,7 @@ def test_build_logs_in_to_a_mirror_of_another_account_and_region() -> None:
     assert login[:5] == ["aws", "ecr", "get-login-password", "--region", "eu-west-1"]
 
 
-def test_each_wait_for_a_build_is_longer_than_the_one_within() -> None:
+def test_each_wait_for_a_build_is_longer_than_the_one_within():
     """The build ends before the function stops to wait, and the function before CloudFormation."""
     assert 60 * (BUILD_MINUTES + QUEUE_MINUTES) < WAIT_S
     assert WAIT_S + MAX_WAIT_S + MARGIN_S < SERVICE_TIMEOUT_S

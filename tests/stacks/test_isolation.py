@@ -10,7 +10,6 @@ import pytest
 from assemblies import (
     RESERVATION,
     Synth,
-    Templates,
     changed,
     hosted,
     texts,
@@ -35,9 +34,7 @@ def alone(synth: Synth) -> Path:
     return synth(variants()["capacity-block"])
 
 
-def test_another_synthesis_among_other_environments_gives_the_same_bytes(
-    assembly: Path, alone: Path
-) -> None:
+def test_another_synthesis_among_other_environments_gives_the_same_bytes(assembly, alone):
     mine = {
         name: text for name, text in texts(assembly).items() if name.startswith("capacity-block-")
     }
@@ -49,7 +46,7 @@ FLEET_AND_ITS_READERS = {
 }
 
 
-def test_another_block_changes_fleet_and_its_readers(synth: Synth, alone: Path) -> None:
+def test_another_block_changes_fleet_and_its_readers(synth, alone):
     starts = datetime(2026, 12, 8, 11, 30, tzinfo=UTC)
     block = CapacityBlock.model_construct(starts=starts, ends=starts + timedelta(days=1))
     capacity = {"reservation_id": "cr-0fedcba9876543210", "block": block}
@@ -69,17 +66,13 @@ def two_zones(synth: Synth) -> Path:
     )
 
 
-def test_a_zone_for_the_next_block_touches_no_cluster_and_no_system_node(
-    two_zones: Path, alone: Path
-) -> None:
+def test_a_zone_for_the_next_block_touches_no_cluster_and_no_system_node(two_zones, alone):
     """EKS never lets a cluster move to other zones, and would replace a node group that gets
     another subnet."""
     assert differing(two_zones, alone) == {*FLEET_AND_ITS_READERS, "capacity-block-Network"}
 
 
-def test_an_experiment_changes_its_own_two_templates_and_the_builds_it_needs(
-    synth: Synth, alone: Path
-) -> None:
+def test_an_experiment_changes_its_own_two_templates_and_the_builds_it_needs(synth, alone):
     """One variant is no pair to measure by llmperf."""
     place = variants()["capacity-block"]
     (first,) = hosted(place)
@@ -90,7 +83,7 @@ def test_an_experiment_changes_its_own_two_templates_and_the_builds_it_needs(
     }
 
 
-def test_no_template_knows_a_reservation_but_fleets_and_the_runners(stacks: Templates) -> None:
+def test_no_template_knows_a_reservation_but_fleets_and_the_runners(stacks):
     """A missing Capacity Block must never roll back the cluster; of a ConfigMap nothing is
     asked."""
     holders = {

@@ -36,7 +36,7 @@ def alone(place: Environment, folder: Path, experiments: list[Experiment]) -> Te
     )
 
 
-def test_percentile_is_an_extended_statistic(tmp_path: Path) -> None:
+def test_percentile_is_an_extended_statistic(tmp_path):
     value = ReferenceValue(
         experiment="post", variant="qwen-vllm", prompt_class="all", concurrency=1, ttft_ms=100.0
     )
@@ -51,15 +51,13 @@ def test_percentile_is_an_extended_statistic(tmp_path: Path) -> None:
 
 
 class TestLimits:
-    def test_a_hundred_variants_fit_a_template(self, tmp_path: Path) -> None:
+    def test_a_hundred_variants_fit_a_template(self, tmp_path):
         place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
         result = alone(place, tmp_path, [wide_experiment(100)])
         assert len(result["Resources"]) <= 500
         assert len(json.dumps(result)) < 1_000_000  # CloudFormation user guide, quotas
 
-    def test_a_dashboard_beyond_a_limit_is_refused(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_dashboard_beyond_a_limit_is_refused(self, tmp_path, monkeypatch):
         monkeypatch.setattr(dashboards, "MAX_WIDGETS", 20)
         place = environment(HOME)
         with pytest.raises(TemplateLimitError, match="at most 20; host fewer experiments"):

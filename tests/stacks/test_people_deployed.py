@@ -160,13 +160,8 @@ def become(
 
 @pytest.mark.parametrize("kind", ["viewer", "engineer"])
 def test_who_may_not_size_a_node_group_stops_through_the_function(
-    deployed: Deployed,
-    files: list[str],
-    kind: PeopleKind,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys,
-) -> None:
+    deployed, files, kind, tmp_path, monkeypatch, capsys
+):
     deployed.s3.delete_object(Bucket=names.bucket_name(ASKING), Key="stop.json")
     deployed.fleet.raise_to(2)
     become(deployed, kind, tmp_path, monkeypatch)
@@ -182,8 +177,8 @@ def test_who_may_not_size_a_node_group_stops_through_the_function(
 
 
 def test_where_the_function_is_denied_too_the_stop_says_so_and_is_no_success(
-    deployed: Deployed, files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+    deployed, files, tmp_path, monkeypatch, capsys
+):
     become(deployed, "pipeline", tmp_path, monkeypatch)
     code = main(["stop", "--env", ASKING.name, *files])
     err = capsys.readouterr().err

@@ -4,10 +4,9 @@ too long."""
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
-from assemblies import Templates, changed, environment, resources
+from assemblies import changed, environment, resources
 from aws_cdk import App, Stack
 from declared_environments import read_environments
 
@@ -23,7 +22,7 @@ ASKING = "customer-keys"  # the environment that asks for them
 POLICY = "AWS::IAM::ManagedPolicy"
 
 
-def test_each_kind_has_the_document_that_the_rights_say(stacks: Templates) -> None:
+def test_each_kind_has_the_document_that_the_rights_say(stacks):
     place = read_environments()[ASKING]
     result = {
         resource["ManagedPolicyName"]: resource["PolicyDocument"]
@@ -34,7 +33,7 @@ def test_each_kind_has_the_document_that_the_rights_say(stacks: Templates) -> No
     }
 
 
-def test_a_policy_that_iam_would_not_take_is_refused_with_what_to_do() -> None:
+def test_a_policy_that_iam_would_not_take_is_refused_with_what_to_do():
     many = tuple(f"arn:aws:iam::111122223333:role/Engineer{number}" for number in range(200))
     base = environment("post-us-east-2")
     place = changed(
@@ -47,9 +46,7 @@ def test_a_policy_that_iam_would_not_take_is_refused_with_what_to_do() -> None:
         add_people_policies(Stack(App(), "Guard"), place)
 
 
-def test_the_pipeline_takes_on_the_roles_that_a_deploy_asks_for_and_no_other(
-    assembly: Path,
-) -> None:
+def test_the_pipeline_takes_on_the_roles_that_a_deploy_asks_for_and_no_other(assembly):
     """Its manifests name who deploys, who publishes assets and who looks; nobody builds images
     while deploying."""
     place = environment("post-us-east-2")

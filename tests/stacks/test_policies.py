@@ -13,8 +13,6 @@ import pytest
 from assemblies import (
     COMMITTED,
     ROOT,
-    Synth,
-    Templates,
     environment,
     list_actions,
     list_statements,
@@ -62,9 +60,7 @@ FLEET_LEFT_OUT = "Annotation::tandem:reservation-given"  # what the CDK reports 
 
 def reports(folder: Path) -> list[dict[str, Any]]:
     """Return what each plugin found, but for the warning that an environment has no Fleet."""
-    plugins: list[dict[str, Any]] = json.loads((folder / "validation-report.json").read_text())[
-        "pluginReports"
-    ]
+    plugins = json.loads((folder / "validation-report.json").read_text())["pluginReports"]
     kept_values = [
         {
             **plugin,
@@ -82,7 +78,7 @@ def reports(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.proof
-def test_the_cdks_own_validation_finds_nothing(synth: Synth) -> None:
+def test_the_cdks_own_validation_finds_nothing(synth):
     distinct = [
         environment("post-us-east-2"),
         *read_environments().values(),
@@ -129,9 +125,7 @@ def answers(accepted: NagFinding, found: NagFinding) -> bool:
     return accepted[1] == found[1] and f"{found[0]}/".startswith(f"{accepted[0]}/")
 
 
-def test_cdk_nag_finds_nothing_without_a_written_reason(
-    nag_findings: set[NagFinding], accepted_findings: set[NagFinding]
-) -> None:
+def test_cdk_nag_finds_nothing_without_a_written_reason(nag_findings, accepted_findings):
     assert [
         nag_finding
         for nag_finding in nag_findings
@@ -139,9 +133,7 @@ def test_cdk_nag_finds_nothing_without_a_written_reason(
     ] == []
 
 
-def test_each_written_reason_answers_what_cdk_nag_finds(
-    nag_findings: set[NagFinding], accepted_findings: set[NagFinding]
-) -> None:
+def test_each_written_reason_answers_what_cdk_nag_finds(nag_findings, accepted_findings):
     assert [
         row
         for row in accepted_findings
@@ -149,7 +141,7 @@ def test_each_written_reason_answers_what_cdk_nag_finds(
     ] == []
 
 
-def test_a_service_has_a_role_for_this_account_or_cluster_alone(stacks: Templates) -> None:
+def test_a_service_has_a_role_for_this_account_or_cluster_alone(stacks):
     """EC2 tells no source of an instance's role."""
     open_trusts = [
         (stack, trust["Principal"])
@@ -172,7 +164,7 @@ def lint(files: list[Path], region: str) -> dict[str, list[str]]:
     resources' schemas."""
     from cfnlint.api import ManualArgs, lint_by_config  # noqa: PLC0415  # seconds, as in conftest.py
 
-    result: dict[str, list[str]] = {str(path): [] for path in files}
+    result = {str(path): [] for path in files}
     with contextlib.chdir(ROOT):  # where .cfnlintrc is
         for item in lint_by_config(ManualArgs(regions=[region], templates=list(result))):
             result[str(item.filename)].append(f"{item.rule.id} {item.message}")
@@ -186,14 +178,14 @@ def lint(files: list[Path], region: str) -> dict[str, list[str]]:
         for name in (*FILES, *DISTINCT)
     ],
 )
-def test_cfn_lint_finds_nothing_in_the_environments_region(assembly: Path, name: str) -> None:
+def test_cfn_lint_finds_nothing_in_the_environments_region(assembly, name):
     (place,) = [place for place in places() if place.name == name]
     files = [path for path in templates_of_one(assembly, name) if is_linted(name, path.name)]
     assert files
     assert lint(files, place.region) == {str(path): [] for path in files}
 
 
-def test_no_allowed_action_is_a_wildcard(stacks: Templates) -> None:
+def test_no_allowed_action_is_a_wildcard(stacks):
     wide = {
         (name, action)
         for name, template in stacks.items()
@@ -206,7 +198,7 @@ def test_no_allowed_action_is_a_wildcard(stacks: Templates) -> None:
     assert wide == set()
 
 
-def test_the_page_names_each_action_that_is_allowed_on_a_wildcard(stacks: Templates) -> None:
+def test_the_page_names_each_action_that_is_allowed_on_a_wildcard(stacks):
     """Of people's own policies the page has other tables; `kms:*` stands for actions of keys."""
     text = (ROOT / "docs/reference/rights.md").read_text()
     section = text.partition("## Wildcards of what is deployed\n")[2].partition("\n## ")[0]
@@ -252,7 +244,7 @@ def marked(properties: dict[str, Any]) -> bool:
     return tags(properties) >= TAGS and OWNER_TAG in dict(tags(properties))
 
 
-def test_every_taggable_resource_is_tagged(stacks: Templates) -> None:
+def test_every_taggable_resource_is_tagged(stacks):
     bare = {
         (resource["Type"], name)
         for stack, template in stacks.items()
@@ -263,11 +255,11 @@ def test_every_taggable_resource_is_tagged(stacks: Templates) -> None:
     assert bare == set()
 
 
-def test_no_template_holds_an_unresolved_token(stacks: Templates) -> None:
+def test_no_template_holds_an_unresolved_token(stacks):
     assert [name for name, template in stacks.items() if "${Token[" in json.dumps(template)] == []
 
 
-def test_no_template_asks_for_a_look_up(assembly: Path) -> None:
+def test_no_template_asks_for_a_look_up(assembly):
     manifests = [assembly / "manifest.json", *assembly.glob("assembly-*/manifest.json")]
     assert [
         path.parent.name for path in manifests if "missing" in json.loads(path.read_text())

@@ -83,8 +83,8 @@ def is_denied(call: Any, **request: Any) -> bool:
     ("node_group", "refusal"), [(names.node_group_name(PLACE), False), ("other", True)]
 )
 def test_a_function_holds_the_auto_scaling_group_of_its_node_group_alone(
-    account: AwsEndpoint, node_group: str, refusal: bool
-) -> None:
+    account, node_group, refusal
+):
     scaling = function(account, "autoscaling")
     name = scaling_group(account, node_group)
     assert (
@@ -100,9 +100,7 @@ def test_a_function_holds_the_auto_scaling_group_of_its_node_group_alone(
 @pytest.mark.parametrize(
     ("kind", "refusal"), [("viewer", True), ("engineer", True), ("operator", False)]
 )
-def test_an_operator_alone_resumes_launches_and_of_this_node_group_alone(
-    account: AwsEndpoint, kind: PeopleKind, refusal: bool
-) -> None:
+def test_an_operator_alone_resumes_launches_and_of_this_node_group_alone(account, kind, refusal):
     somebody = person(account, kind)
     own, result = (scaling_group(account, name) for name in (names.node_group_name(PLACE), "other"))
     assert is_denied(somebody.resume_processes, AutoScalingGroupName=own) == refusal

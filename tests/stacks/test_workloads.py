@@ -100,7 +100,7 @@ def without_prune_label(found: dict[str, Any]) -> dict[str, Any]:
     return {**found, "metadata": {**found["metadata"], "labels": labels}}
 
 
-def test_both_doors_hold_the_same_objects_but_for_the_prune_label(workloads: Template) -> None:
+def test_both_doors_hold_the_same_objects_but_for_the_prune_label(workloads):
     mine = {
         key: [without_prune_label(item) for item in objects]
         for key, objects in applied(workloads).items()
@@ -118,7 +118,7 @@ def list_prunable_kinds() -> set[str]:
     }
 
 
-def test_every_applied_kind_can_be_pruned(stacks: Templates) -> None:
+def test_every_applied_kind_can_be_pruned(stacks):
     bodies = [
         body
         for name in stacks
@@ -133,7 +133,7 @@ def test_every_applied_kind_can_be_pruned(stacks: Templates) -> None:
     assert applied_kinds - list_prunable_kinds() == set()
 
 
-def test_the_deployed_kubectl_reads_the_settings(pytestconfig: pytest.Config) -> None:
+def test_the_deployed_kubectl_reads_the_settings(pytestconfig):
     words = [unpack_kubectl(pytestconfig.cache), "kuberc", "view", "--kuberc", SETTINGS]
     result = subprocess.run(words, capture_output=True, text=True, check=True)
 
@@ -142,7 +142,7 @@ def test_the_deployed_kubectl_reads_the_settings(pytestconfig: pytest.Config) ->
 
 
 @pytest.mark.parametrize("experiment", ["post", "post-drafts-windows"])
-def test_charts_wait_for_each_other_in_order(workloads: Template, experiment: str) -> None:
+def test_charts_wait_for_each_other_in_order(workloads, experiment):
     (outcome,) = [item for item in hosted(environment("post-us-east-2")) if item.name == experiment]
     stages = list_stages(outcome)
     content = placed(workloads)
@@ -155,7 +155,7 @@ def test_charts_wait_for_each_other_in_order(workloads: Template, experiment: st
     )
 
 
-def test_another_variant_moves_no_object_to_another_resource() -> None:
+def test_another_variant_moves_no_object_to_another_resource():
     """An object that moved would be deleted by its old resource before its new one makes it."""
     serve = rendered()["post-drafts-windows", "serve"]
     some = split_chart("serve", serve[4:])
@@ -177,7 +177,7 @@ def list_pieces(variants: int) -> dict[str, list[Any]]:
     objects."""
     place = environment("post-us-east-2")
     experiment = wide_experiment(variants)
-    pieces: dict[str, list[Any]] = render_charts(build_people_charts())
+    pieces = render_charts(build_people_charts())
     for chart_id, objects in render_charts(
         build_charts(place, experiment, inputs().catalogue)
     ).items():
@@ -187,7 +187,7 @@ def list_pieces(variants: int) -> dict[str, list[Any]]:
     return pieces
 
 
-def test_as_many_variants_as_the_rule_admits_can_be_sent() -> None:
+def test_as_many_variants_as_the_rule_admits_can_be_sent():
     """All of them in one template, and each piece in one call of the handler."""
     texts = [json.dumps(json.dumps(objects)) for objects in list_pieces(MAX_CDK_VARIANTS).values()]
     rest = len(list_stages(wide_experiment(1))) * 1000 + MAX_CDK_VARIANTS * 3000
@@ -196,7 +196,7 @@ def test_as_many_variants_as_the_rule_admits_can_be_sent() -> None:
 
 
 @pytest.mark.parametrize("experiment", ["post", "post-drafts-windows"])
-def test_no_pod_starts_before_its_account_is_bound(workloads: Template, experiment: str) -> None:
+def test_no_pod_starts_before_its_account_is_bound(workloads, experiment):
     """A pod that was there before its association is not given credentials until it is made
     again."""
     bound = associations(workloads, f"tandem-{experiment}")

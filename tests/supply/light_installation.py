@@ -130,7 +130,7 @@ def _link_distribution(distribution: importlib.metadata.Distribution, packages: 
     for part in first_parts - {"..", "__pycache__"}:
         link = packages / part
         if not link.is_symlink():
-            link.symlink_to(distribution.locate_file(part))  # type: ignore[arg-type]  # a path, of an installed one
+            link.symlink_to(distribution.locate_file(part))
 
 
 def build_variables(programs: Path, home: Path) -> dict[str, str]:

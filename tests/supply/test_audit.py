@@ -73,7 +73,7 @@ def lock(folder: Path, *pins: str) -> Path:
     return path
 
 
-def test_zero_where_no_vulnerability_is_known(tmp_path: Path, database: str) -> None:
+def test_zero_where_no_vulnerability_is_known(tmp_path, database):
     done = run(lock(tmp_path, "six==1.17.0", "urllib3==2.8.0"), "--osv-url", database)
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
@@ -82,7 +82,7 @@ def test_zero_where_no_vulnerability_is_known(tmp_path: Path, database: str) -> 
     )
 
 
-def test_one_and_each_package_where_one_is_known(tmp_path: Path, database: str) -> None:
+def test_one_and_each_package_where_one_is_known(tmp_path, database):
     """Both versions of a package are asked for, and a local build by its public version."""
     done = run(
         lock(tmp_path, "six==1.17.0", "urllib3==2.8.0", "urllib3==2.7.0+cpu"), "--osv-url", database
@@ -93,7 +93,7 @@ def test_one_and_each_package_where_one_is_known(tmp_path: Path, database: str) 
     )
 
 
-def test_three_and_a_sentence_where_the_index_does_not_answer(tmp_path: Path) -> None:
+def test_three_and_a_sentence_where_the_index_does_not_answer(tmp_path):
     done = run(lock(tmp_path, "six==1.17.0"), proxy="http://127.0.0.1:9")
     [sentence] = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (3, "")
@@ -102,9 +102,7 @@ def test_three_and_a_sentence_where_the_index_does_not_answer(tmp_path: Path) ->
     )
 
 
-def test_three_where_the_index_has_no_answer_for_a_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_three_where_the_index_has_no_answer_for_a_package(tmp_path, monkeypatch, capsys):
     """pip-audit ends with 0 there, as an index without its JSON API makes it do."""
     answer = {
         "dependencies": [{"name": name, "skip_reason": "not found"} for name in ("p", "q")],
@@ -140,22 +138,13 @@ class TestNpm:
         ],
         ids=["none", "one"],
     )
-    def test_says_what_npm_knows(
-        self,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        output: dict[str, object],
-        code: int,
-        lines: set[str],
-    ) -> None:
+    def test_says_what_npm_knows(self, tmp_path, monkeypatch, output, code, lines):
         monkeypatch.setenv(
             "PATH", str(program(tmp_path, "npm", json.dumps(output), code).parent), prepend=":"
         )
         assert audit.audit_npm() == lines
 
-    def test_an_answer_without_a_list_is_no_answer(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_answer_without_a_list_is_no_answer(self, tmp_path, monkeypatch):
         npm = program(
             tmp_path, "npm", json.dumps({"message": "405 Method Not Allowed", "statusCode": 405}), 1
         )

@@ -94,24 +94,22 @@ def read_wheel(wheel: Path) -> dict[str, bytes]:
         }
 
 
-def test_the_wheel_has_the_package_with_its_data_and_nothing_else(
-    distribution: Distribution,
-) -> None:
+def test_the_wheel_has_the_package_with_its_data_and_nothing_else(distribution):
     assert set(read_wheel(distribution.wheel)) == list_package_files()
 
 
-def test_a_wheel_of_the_sdist_has_the_same_bytes(distribution: Distribution) -> None:
+def test_a_wheel_of_the_sdist_has_the_same_bytes(distribution):
     assert read_wheel(distribution.second_wheel) == read_wheel(distribution.wheel)
 
 
-def test_the_wheel_knows_the_images_of_its_checkout(distribution: Distribution) -> None:
+def test_the_wheel_knows_the_images_of_its_checkout(distribution):
     images = json.loads(read_wheel(distribution.wheel)[PACKAGE_IMAGES])
     assert {name: image["tag"] for name, image in images.items()} == {
         image.name: image.tag() for image in PROJECT_IMAGES
     }
 
 
-def test_the_wheel_has_the_experiment_of_its_checkout(distribution: Distribution) -> None:
+def test_the_wheel_has_the_experiment_of_its_checkout(distribution):
     assert (
         read_wheel(distribution.wheel)[PACKAGE_EXPERIMENT]
         == (ROOT / CHECKOUT_EXPERIMENT).read_bytes()
@@ -119,7 +117,7 @@ def test_the_wheel_has_the_experiment_of_its_checkout(distribution: Distribution
     assert Path(CHECKOUT_EXPERIMENT).stem == BUILT_IN_EXPERIMENT
 
 
-def test_the_light_installation_has_no_client_of_aws_and_no_node(run: Run) -> None:
+def test_the_light_installation_has_no_client_of_aws_and_no_node(run):
     code = (
         "from importlib.util import find_spec; import tandem; "
         f"print([name for name in {('tandem', *HEAVY_MODULES)} if find_spec(name)])"
@@ -127,7 +125,7 @@ def test_the_light_installation_has_no_client_of_aws_and_no_node(run: Run) -> No
     assert run("python", "-c", code).stdout == "['tandem']\n"
 
 
-def test_help_loads_nothing_that_is_slow(run: Run) -> None:
+def test_help_loads_nothing_that_is_slow(run):
     code = (
         "import sys; from tandem.cli.program import main; main(['--help']); "
         f"print([name for name in {SLOW_MODULES} if name in sys.modules])"
@@ -162,9 +160,7 @@ def test_help_loads_nothing_that_is_slow(run: Run) -> None:
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else None,
 )
-def test_a_light_command_answers(
-    words: tuple[str, ...], exit_code: int, answer: str, run: Run
-) -> None:
+def test_a_light_command_answers(words, exit_code, answer, run):
     done = run("tandem", *words)
     assert (done.returncode, "Traceback" in done.stderr) == (exit_code, False), done.stderr
     assert answer in " ".join((done.stdout + done.stderr).split())
@@ -180,9 +176,7 @@ def test_a_light_command_answers(
     ],
     ids=lambda words: " ".join(words[:2]),
 )
-def test_a_command_that_calls_an_account_names_its_extra_in_one_line(
-    words: tuple[str, ...], run: Run
-) -> None:
+def test_a_command_that_calls_an_account_names_its_extra_in_one_line(words, run):
     done = run("tandem", *words)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
@@ -191,14 +185,14 @@ def test_a_command_that_calls_an_account_names_its_extra_in_one_line(
 
 
 @pytest.mark.parametrize("words", [("render",), ("images", "--resolve")], ids=" ".join)
-def test_a_command_that_needs_the_checkout_says_so(words: tuple[str, ...], run: Run) -> None:
+def test_a_command_that_needs_the_checkout_says_so(words, run):
     done = run("tandem", *words)
     assert (done.returncode, done.stdout) == (2, "")
     problem = f"error: `tandem {' '.join(words)}` needs a checkout of the repository"
     assert done.stderr.splitlines()[0] == problem
 
 
-def test_two_urls_become_a_verdict_and_a_report(run: Run, tmp_path: Path) -> None:
+def test_two_urls_become_a_verdict_and_a_report(run, tmp_path):
     measure = (
         "tandem",
         "bench",
@@ -234,7 +228,7 @@ def test_two_urls_become_a_verdict_and_a_report(run: Run, tmp_path: Path) -> Non
     assert "<svg" in (tmp_path / "work/try/report.html").read_text()
 
 
-def test_each_package_of_an_extra_that_a_command_needs_is_known_by_its_module() -> None:
+def test_each_package_of_an_extra_that_a_command_needs_is_known_by_its_module():
     extras = tomllib.loads((ROOT / DISTRIBUTION).read_text())["project"]["optional-dependencies"]
     modules = importlib.metadata.packages_distributions()
     for module, extra in EXTRAS.items():

@@ -36,7 +36,7 @@ def on(target: Target, source: Path) -> list[LockedPackage]:
     return [package for package in packages if package.name != "torch"]
 
 
-def test_every_lock_is_closed(tmp_path: Path, target: Target) -> None:
+def test_every_lock_is_closed(tmp_path, target):
     """uv reads the metadata of each file for the target and refuses what a lock brings along and
     does not hold."""
     (major, minor), machine = target

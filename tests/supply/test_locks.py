@@ -92,7 +92,7 @@ def brought_along(requirements: list[Requirement]) -> set[str]:
     return {name for name, _ in seen}
 
 
-def test_every_requirements_file_has_an_input() -> None:
+def test_every_requirements_file_has_an_input():
     files = [
         ROOT / name
         for name in tracked()
@@ -102,7 +102,7 @@ def test_every_requirements_file_has_an_input() -> None:
 
 
 @each_input
-def test_every_package_has_an_exact_version_and_a_hash(source: Path) -> None:
+def test_every_package_has_an_exact_version_and_a_hash(source):
     packages = read_lock(lock_path(source))
     digests = [digest for package in packages for digest in package.hashes]
     assert len({package.name for package in packages}) == len(packages) > 0
@@ -110,7 +110,7 @@ def test_every_package_has_an_exact_version_and_a_hash(source: Path) -> None:
 
 
 @each_input
-def test_no_lock_and_no_input_names_an_address_or_an_index(source: Path) -> None:
+def test_no_lock_and_no_input_names_an_address_or_an_index(source):
     for file in (source, lock_path(source)):
         assert not re.search(
             r"://|^-+(i|index-url|extra-index-url|find-links|f)\b", file.read_text(), re.MULTILINE
@@ -118,7 +118,7 @@ def test_no_lock_and_no_input_names_an_address_or_an_index(source: Path) -> None
 
 
 @each_input
-def test_the_lock_has_each_choice_in_a_version_that_its_input_allows(source: Path) -> None:
+def test_the_lock_has_each_choice_in_a_version_that_its_input_allows(source):
     versions = {package.name: package.version for package in read_lock(lock_path(source))}
     assert [
         str(choice)
@@ -128,7 +128,7 @@ def test_the_lock_has_each_choice_in_a_version_that_its_input_allows(source: Pat
 
 
 @each_input
-def test_every_choice_is_exact_but_those_of_the_distribution(source: Path) -> None:
+def test_every_choice_is_exact_but_those_of_the_distribution(source):
     operators = set()
     for choice in choices(source):
         operators |= {specifier.operator for specifier in choice.specifier}
@@ -136,7 +136,7 @@ def test_every_choice_is_exact_but_those_of_the_distribution(source: Path) -> No
 
 
 @pytest.mark.parametrize("lock", CLOSED)
-def test_a_lock_holds_what_its_choices_bring_along_and_no_more(lock: str) -> None:
+def test_a_lock_holds_what_its_choices_bring_along_and_no_more(lock):
     source = next(source for source in INPUTS if lock_path(source) == ROOT / lock)
     assert {package.name for package in read_lock(ROOT / lock)} == brought_along(
         all_choices(source)
@@ -146,12 +146,12 @@ def test_a_lock_holds_what_its_choices_bring_along_and_no_more(lock: str) -> Non
 @pytest.mark.parametrize(
     "name", ["requirements.txt", "requirements-build.txt", "requirements-test.txt"]
 )
-def test_what_is_installed_is_what_is_locked(name: str) -> None:
+def test_what_is_installed_is_what_is_locked(name):
     versions = {package.name: package.version for package in read_lock(ROOT / name)}
     assert {name: importlib.metadata.version(name) for name in versions} == versions
 
 
-def test_the_build_backend_is_the_one_that_is_locked() -> None:
+def test_the_build_backend_is_the_one_that_is_locked():
     requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     pins = [
         f"{package.name}=={package.version}"
@@ -161,7 +161,7 @@ def test_the_build_backend_is_the_one_that_is_locked() -> None:
 
 
 @pytest.mark.parametrize("file", INSTALLERS)
-def test_every_installation_asks_for_hashes_or_takes_the_project_alone(file: str) -> None:
+def test_every_installation_asks_for_hashes_or_takes_the_project_alone(file):
     text = (ROOT / file).read_text().replace("\\\n", " ")
     if file.endswith(".py"):
         assert '"--require-hashes"' in text
@@ -175,7 +175,7 @@ def test_every_installation_asks_for_hashes_or_takes_the_project_alone(file: str
         )
 
 
-def test_nothing_else_installs_packages() -> None:
+def test_nothing_else_installs_packages():
     expression = re.compile(r"pip(?: --python \S+)? install -|pip\",\s+\"install\"")
     texts = {
         name: (ROOT / name).read_text()
@@ -190,7 +190,7 @@ def test_nothing_else_installs_packages() -> None:
     assert result - {"docs/decisions/0019-locks-carry-hashes.md"} == set(INSTALLERS)
 
 
-def test_a_line_without_a_hash_is_refused(tmp_path: Path) -> None:
+def test_a_line_without_a_hash_is_refused(tmp_path):
     lock = tmp_path / "requirements.txt"
     lock.write_text("# a comment\nsix==1.17.0\n")
     with pytest.raises(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,9 +34,7 @@ NEWER = "p-1-cp311-cp311-manylinux_2_28_x86_64.whl"
         ((BINARY, NEWER), X86, NEWER),
     ],
 )
-def test_a_target_takes_the_wheel_that_pip_takes(
-    files: tuple[str, ...], target: Any, picked: str
-) -> None:
+def test_a_target_takes_the_wheel_that_pip_takes(files, target, picked):
     assert make_locks.pick_file(entry(*files, source=True), target) == f"sha256:{picked}"
 
 
@@ -50,11 +47,11 @@ def test_a_target_takes_the_wheel_that_pip_takes(
         "p-1-cp311-cp311-manylinux_2_39_x86_64.whl",
     ],
 )
-def test_where_no_wheel_fits_the_source_is_taken(file: str) -> None:
+def test_where_no_wheel_fits_the_source_is_taken(file):
     assert make_locks.pick_file(entry(file, source=True), X86) == "sha256:source"
 
 
-def test_a_package_without_a_file_for_a_target_is_refused() -> None:
+def test_a_package_without_a_file_for_a_target_is_refused():
     with pytest.raises(ValueError, match="p==1 has no file for"):
         make_locks.pick_file(entry("p-1-cp311-cp311-win_amd64.whl"), X86)
 
@@ -68,20 +65,19 @@ def test_a_package_without_a_file_for_a_target_is_refused() -> None:
         ("platform_machine == 'x86_64'", "platform_machine == 'x86_64'"),
     ],
 )
-def test_a_marker_stays_where_targets_differ(marker: str, written: str) -> None:
+def test_a_marker_stays_where_targets_differ(marker, written):
     package = make_locks.build_locked_package(entry("p-1-py3-none-any.whl", marker=marker), {})
-    assert package is not None
     assert package.marker == written
 
 
 @pytest.mark.parametrize(
     "marker", ["sys_platform == 'win32'", "python_version < '3.11'", "extra == 'docs'"]
 )
-def test_what_no_target_installs_is_left_out(marker: str) -> None:
+def test_what_no_target_installs_is_left_out(marker):
     assert make_locks.build_locked_package(entry("p-1-py3-none-any.whl", marker=marker), {}) is None
 
 
-def test_a_hash_of_the_input_stands_before_the_index(tmp_path: Path) -> None:
+def test_a_hash_of_the_input_stands_before_the_index(tmp_path):
     source = tmp_path / "requirements.in"
     source.write_text("# --hash=sha256:no\nP==1 \\\n    --hash=sha256:own\nq==2\n")
 
@@ -89,5 +85,4 @@ def test_a_hash_of_the_input_stands_before_the_index(tmp_path: Path) -> None:
         entry("p-1-py3-none-any.whl"), make_locks.read_own_hashes(source)
     )
 
-    assert package is not None
     assert package.hashes == ("sha256:own",)

@@ -35,9 +35,7 @@ def commit(root: Path) -> None:
         subprocess.run(["git", *words], cwd=root, check=True)
 
 
-def test_a_release_writes_version_changes_and_checksums(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_release_writes_version_changes_and_checksums(root, capsys):
     assert release.main(["0.2.0"], root) == 0
     assert 'version = "0.2.0"' in (root / "pyproject.toml").read_text()
     changes = (root / "build/release/0.2.0/CHANGES.md").read_text()
@@ -52,19 +50,19 @@ def test_a_release_writes_version_changes_and_checksums(
 
 
 @pytest.mark.parametrize("version", ["0.0.9", "1.0", "v1.0.0", "0.1.0"])
-def test_a_version_that_is_none_or_was_released_is_refused(root: Path, version: str) -> None:
+def test_a_version_that_is_none_or_was_released_is_refused(root, version):
     before = (root / "CHANGELOG.md").read_text()
     assert release.main([version], root) == 2
     assert (root / "CHANGELOG.md").read_text() == before
 
 
-def test_a_checkout_with_changes_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_checkout_with_changes_is_refused(root, capsys):
     (root / "manifests/a.yaml").write_text("a: 2\n")
     assert release.main(["0.2.0"], root) == 2
     assert "commit them first" in capsys.readouterr().err
 
 
-def test_stale_manifests_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stale_manifests_are_refused(root, monkeypatch):
     monkeypatch.setattr(
         release,
         "CHECKS",

@@ -42,7 +42,7 @@ def print_recipes(target: str) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-def test_no_program_imports_a_package_that_only_checks_have() -> None:
+def test_no_program_imports_a_package_that_only_checks_have():
     checks = list_packages("requirements-test.txt") - list_packages(
         "requirements.txt", "requirements-build.txt"
     )
@@ -66,7 +66,7 @@ def test_no_program_imports_a_package_that_only_checks_have() -> None:
     "target",
     ["demo", "setup", "check", "render", "deploy-local", "docs", "look", "figures", "bench"],
 )
-def test_a_target_without_checks_installs_none(target: str) -> None:
+def test_a_target_without_checks_installs_none(target):
     recipes = print_recipes(target)
 
     assert (
@@ -78,11 +78,11 @@ def test_a_target_without_checks_installs_none(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["test", "proof", "conform", "golden", "audit"])
-def test_a_target_with_checks_installs_them(target: str) -> None:
+def test_a_target_with_checks_installs_them(target):
     assert "-r requirements-test.txt" in print_recipes(target)
 
 
-def test_the_site_needs_nothing_of_the_demo() -> None:
+def test_the_site_needs_nothing_of_the_demo():
     assert "requirements.txt" not in print_recipes("site").replace(
         "supply/site/requirements.txt", ""
     )

@@ -47,7 +47,6 @@ class FaultProxy:
         is_aws: bool = True,
     ) -> None:
         address = urlsplit(upstream)
-        assert address.hostname is not None, f"no host in {upstream!r}"
         self.upstream = (address.hostname, address.port or 80)
         self.moment_callback: Callable[[ProxyMoment, ProxyRequest], None] | None = None
         self.is_aws = is_aws

@@ -140,6 +140,13 @@ def test_an_init_container_that_fails_keeps_the_others_from_running(live):
     )
 
 
+def test_a_pod_that_names_an_absent_object_waits(live):
+    live.start("pass", volumes=[{"name": "specs", "configMap": {"name": "absent"}}])
+    live.cluster.settle()
+    (row,) = live.status["containerStatuses"]
+    assert row["state"]["waiting"]["reason"] == "CreateContainerConfigError"
+
+
 def test_a_crash_loop_is_told(live):
     live.pods._backoff_scale = 1.0
     live.start("raise SystemExit(1)", policy="Always")
@@ -201,11 +208,21 @@ def test_addresses_of_services_lead_to_this_machine(live, text, is_local):
     assert url == (f"http://127.0.0.1:{port}/v1" if is_local else text)
 
 
+def start_server(live: LiveCluster, probe_code: int) -> None:
+    """Start a server whose startup probe ends with this code."""
+    probe = {"exec": {"command": [sys.executable, "-c", f"raise SystemExit({probe_code})"]}}
+    add_service(live)
+    live.start({**SERVER, "startupProbe": probe}, labels={"app": "server"}, policy="Always")
+
+
+def test_a_server_is_ready_after_its_startup_probe(live):
+    start_server(live, probe_code=0)
+    live.until(is_ready)
+
+
 def test_a_startup_probe_comes_before_readiness(live, monkeypatch):
     monkeypatch.setattr("rehearsal.cluster.process_pods.PROBE_S", 0.05)
-    failing = {"exec": {"command": [sys.executable, "-c", "raise SystemExit(1)"]}}
-    add_service(live)
-    live.start({**SERVER, "startupProbe": failing}, labels={"app": "server"}, policy="Always")
+    start_server(live, probe_code=1)
     live.until(lambda row: row.get("phase") == "Running")
     time.sleep(0.4)
     live.cluster.settle()

@@ -226,8 +226,7 @@ class RunLives:
             body = s3.get_object(Bucket=self._bucket, Key=f"{self._prefix}{key}")["Body"]
         except s3.exceptions.NoSuchKey:
             return None
-        document: dict[str, Any] = json.load(body)
-        return document
+        return json.load(body)
 
     def _list_rounds(self, name: str) -> list[dict[str, Any]]:
         s3 = self.world.account.endpoint.client("s3")
