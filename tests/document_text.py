@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-import subprocess
 from functools import cache
 from pathlib import Path
+
+from tracked_files import list_tracked
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
@@ -103,7 +104,5 @@ def is_no_redirection(word: str) -> bool:
 @cache
 def list_committed() -> frozenset[str]:
     """Return each committed file and each folder of one."""
-    command = ["git", "ls-files", "-z"]
-    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    files = {name for name in process.split("\0") if name}
+    files = set(list_tracked())
     return frozenset(files | {str(parent) for name in files for parent in Path(name).parents})

@@ -13,12 +13,13 @@ import argparse
 import ast
 import io
 import re
-import subprocess
 import sys
 import tokenize
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tracked_files import list_tracked
 
 ROOT = Path(__file__).parent.parent
 NOT_PRODUCT = {"tests", "benchmarks", "rehearsal", "docs"}
@@ -230,11 +231,7 @@ def is_bad_module(path: Path) -> bool:
 
 def list_modules() -> list[Path]:
     """List the committed modules, as paths below the root."""
-    listing = subprocess.run(
-        ["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    paths = [Path(line) for line in listing.stdout.splitlines()]
-    return [path for path in paths if (ROOT / path).exists()]
+    return [Path(name) for name in list_tracked("*.py")]
 
 
 def list_used_modules(text: str) -> set[str]:

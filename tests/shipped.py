@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+
+from tracked_files import list_tracked
 
 from tandem.declarations.workspace import Workspace, load_workspace
 
@@ -28,10 +29,8 @@ EXAMPLES = {
 
 def list_environments() -> tuple[str, ...]:
     """Return the names of the committed environments of the example account, in order."""
-    command = ["git", "ls-files", "environments/*.yaml"]
-    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    files = [ROOT / name for name in listing.stdout.splitlines()]
-    texts = {file.stem: file.read_text() for file in files if file.exists()}
+    files = [ROOT / name for name in list_tracked("environments/*.yaml")]
+    texts = {file.stem: file.read_text() for file in files}
     return tuple(sorted(name for name, text in texts.items() if EXAMPLE_ACCOUNT in text))
 
 

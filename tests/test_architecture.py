@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from closure import imported
+from tracked_files import list_tracked
 
 ROOT = Path(__file__).parent.parent
+THIS = "tests/test_architecture.py"
 
 
 def modules(folder: str) -> list[Path]:
@@ -53,13 +54,6 @@ def test_faults_figures_and_shell_commands_need_the_standard_library_alone(modul
     assert libraries <= set(sys.stdlib_module_names)
 
 
-def committed() -> list[Path]:
-    process = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    return [ROOT / name for name in process.split("\0") if name and (ROOT / name).is_file()]
-
-
 @pytest.mark.parametrize(
     ("what", "pattern"),
     [
@@ -70,12 +64,11 @@ def committed() -> list[Path]:
 )
 def test_no_committed_file_holds(what, pattern):
     expression = re.compile(pattern)
-    this = Path(__file__).resolve()
 
     holders = [
-        str(path.relative_to(ROOT))
-        for path in committed()
-        if path.resolve() != this and expression.search(path.read_text(errors="replace"))
+        name
+        for name in list_tracked()
+        if name != THIS and expression.search((ROOT / name).read_text(errors="replace"))
     ]
 
     assert holders == [], what

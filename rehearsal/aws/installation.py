@@ -5,12 +5,11 @@ MiniStack pins its own botocore, so its environment is next to `.venv`, never in
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import pathlib
 import subprocess
-import venv
 from collections.abc import Callable
+
+from rehearsal.virtual_environment import create_environment, ensure_environment
 
 PACKAGE_FOLDER = pathlib.Path(__file__).resolve().parent
 REPOSITORY = PACKAGE_FOLDER.parents[1]
@@ -30,36 +29,14 @@ def ensure_python(
         EndpointError: pip failed; its output is shown as it comes.
     """
     requirements = PACKAGE_FOLDER / "requirements.txt"
-    with requirements.open("rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two test workers may want it at once
-        return _ensure_environment(directory, requirements, report)
 
+    def make(interpreter: pathlib.Path) -> None:
+        report(f"making {directory.name} for the local AWS endpoint (90 MB)")
+        create_environment(directory)
+        options = ["-qq", "--disable-pip-version-check", "--no-compile", "--require-hashes"]
+        command = [str(interpreter), "-m", "pip", "install", *options, "-r", str(requirements)]
+        if subprocess.run(command, check=False).returncode:
+            raise EndpointError(f"pip could not install {requirements.name} into {directory}")
+        report(f"{directory.name} is ready")
 
-def _ensure_environment(
-    directory: pathlib.Path, requirements: pathlib.Path, report: Callable[[str], None]
-) -> pathlib.Path:
-    interpreter = directory / "bin" / "python"
-    stamp = directory / "requirements.sha256"
-    wanted_digest = hashlib.sha256(requirements.read_bytes()).hexdigest()
-    if interpreter.exists() and stamp.exists() and stamp.read_text() == wanted_digest:
-        return interpreter
-    report(f"making {directory.name} for the local AWS endpoint (90 MB)")
-    # as `python -m venv` does it
-    venv.create(directory, with_pip=True, clear=directory.exists(), symlinks=True)
-    command = [
-        str(interpreter),
-        "-m",
-        "pip",
-        "install",
-        "-qq",
-        "--disable-pip-version-check",
-        "--no-compile",
-        "--require-hashes",
-        "-r",
-        str(requirements),
-    ]
-    if subprocess.run(command, check=False).returncode:
-        raise EndpointError(f"pip could not install {requirements.name} into {directory}")
-    stamp.write_text(wanted_digest)
-    report(f"{directory.name} is ready")
-    return interpreter
+    return ensure_environment(directory, requirements, make)

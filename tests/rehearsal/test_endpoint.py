@@ -7,29 +7,17 @@ import shlex
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from process_end import has_ended
 
 from rehearsal.aws import endpoint as module
 from rehearsal.aws.__main__ import _build_parser, _select_location
 from rehearsal.aws.endpoint import PROXY_VARIABLES, AwsEndpoint, is_listening, list_exports
-from rehearsal.aws.installation import EndpointError, ensure_python
+from rehearsal.aws.installation import EndpointError
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
-
-
-def gone(process: int) -> bool:
-    for _ in range(100):
-        try:
-            state = Path(f"/proc/{process}/stat").read_text().split()[2]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_it_listens_on_loopback_only(endpoint):
@@ -44,7 +32,7 @@ def test_it_listens_on_loopback_only(endpoint):
 
 
 def test_a_stopped_endpoint_leaves_neither_process_nor_files(restart):
-    assert (gone(restart.left.process), restart.left.work_there) == (True, False)
+    assert (has_ended(restart.left.process), restart.left.work_there) == (True, False)
 
 
 def test_state_survives_a_restart_where_it_is_asked_for(restart):
@@ -67,7 +55,7 @@ def test_one_that_never_answers_is_stopped_at_the_deadline(monkeypatch):
     with pytest.raises(EndpointError, match="did not answer within"):
         silent.start()
 
-    assert gone(silent.process_id)
+    assert has_ended(silent.process_id)
 
 
 def test_it_ends_and_tidies_up_when_its_starter_is_killed():
@@ -82,7 +70,7 @@ def test_it_ends_and_tidies_up_when_its_starter_is_killed():
         process, work = starter.stdout.readline().decode().split()
         starter.kill()
 
-    assert gone(int(process))
+    assert has_ended(int(process))
     assert not Path(work).exists()
 
 
@@ -102,21 +90,6 @@ def test_a_proxy_is_not_asked_for_the_endpoint(monkeypatch, endpoint, tmp_path):
     assert not any(
         {**os.environ, **endpoint.client_environment(tmp_path)}[name] for name in PROXY_VARIABLES
     )
-
-
-def test_a_failed_installation_is_not_taken_for_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("rehearsal.aws.installation.venv.create", lambda *_, **__: None)
-    monkeypatch.setattr(
-        "rehearsal.aws.installation.subprocess.run",
-        lambda command, **_: subprocess.CompletedProcess(command, 1),
-    )
-    directory = tmp_path / "v"
-    directory.mkdir()
-
-    with pytest.raises(EndpointError, match="pip could not install"):
-        ensure_python(directory, lambda _: None)
-
-    assert not (directory / "requirements.sha256").exists()
 
 
 def test_the_exports_make_a_shell_speak_to_the_endpoint(endpoint):

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from tracked_files import list_tracked
 
 from supply.lock_file import ROOT, normalize_name
 
+WITH_NEW = ("--cached", "--others", "--exclude-standard")  # of `git ls-files`
 BUILD = (
     "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
 )
@@ -41,12 +43,9 @@ class Distribution:
 def copy_source(target: Path) -> None:
     """Copy the tracked files and new ones; an earlier build has left a module that is in the
     checkout no more."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in listing.split("\0"):
-        if name and (ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, target / name)
+    for name in list_tracked(*WITH_NEW):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, target / name)
     for name in ("build/lib/tandem/gone.py", "build/lib/charts/gone.py"):
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         (target / name).write_text("")
@@ -97,31 +96,30 @@ def create_environment(folder: Path, wheel: Path) -> Path:
     ]
     subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
     [metadata] = importlib.metadata.distributions(name="tandem", path=[str(packages)])
-    for name in list_dependencies(metadata):
+    for name in list_dependencies(list_needs(metadata.requires)):
         _link_distribution(importlib.metadata.distribution(name), packages)
     return folder / "bin"
 
 
-def list_dependencies(distribution: importlib.metadata.Distribution) -> set[str]:
-    """Return all that a distribution brings along without an extra of its own, by the metadata of
-    this environment."""
-    waiting = [(distribution, "")]
-    names: set[str] = set()
+def list_dependencies(requirements: list[Requirement]) -> set[str]:
+    """Return the distributions that these need, they themselves too, by the metadata of this
+    environment."""
+    waiting = list(requirements)
+    seen: set[tuple[str, str]] = set()
     while waiting:
-        current, extra = waiting.pop()
-        for line in current.requires or []:
-            requirement = Requirement(line)
-            if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
-                continue
-            name = normalize_name(requirement.name)
-            if name in names and not requirement.extras:
-                continue
-            names.add(name)
-            brought_distribution = importlib.metadata.distribution(name)
-            waiting += [
-                (brought_distribution, brought_extra) for brought_extra in ("", *requirement.extras)
-            ]
-    return names
+        requirement = waiting.pop()
+        for extra in ("", *requirement.extras):
+            key = (normalize_name(requirement.name), extra)
+            if key not in seen:
+                seen.add(key)
+                waiting += list_needs(importlib.metadata.requires(requirement.name), extra)
+    return {name for name, _ in seen}
+
+
+def list_needs(lines: list[str] | None, extra: str = "") -> list[Requirement]:
+    """Return what a distribution needs here, of its extras one or none."""
+    needs = map(Requirement, lines or [])
+    return [need for need in needs if need.marker is None or need.marker.evaluate({"extra": extra})]
 
 
 def _link_distribution(distribution: importlib.metadata.Distribution, packages: Path) -> None:

@@ -13,7 +13,14 @@ from pathlib import Path
 
 import pytest
 from declared_environments import NAMES
-from light_installation import Distribution, build_distribution, build_variables, create_environment
+from light_installation import (
+    WITH_NEW,
+    Distribution,
+    build_distribution,
+    build_variables,
+    create_environment,
+)
+from tracked_files import list_tracked
 
 from supply.lock_file import DISTRIBUTION, ROOT, normalize_name
 from tandem.cli.program import EXTRAS
@@ -77,14 +84,7 @@ def run(programs: Path, tmp_path: Path) -> Run:
 
 def list_package_files() -> set[str]:
     """The tracked files of the package, and what the build adds."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "tandem"]
-    listed_line = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    return {name for name in listed_line if (ROOT / name).is_file()} | {
-        PACKAGE_EXPERIMENT,
-        PACKAGE_IMAGES,
-    }
+    return {*list_tracked(*WITH_NEW, "tandem"), PACKAGE_EXPERIMENT, PACKAGE_IMAGES}
 
 
 def read_wheel(wheel: Path) -> dict[str, bytes]:

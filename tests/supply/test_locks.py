@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
+from light_installation import list_dependencies
 from packaging.requirements import Requirement
+from tracked_files import list_tracked
 
 from supply.lock_file import (
     DISTRIBUTION,
@@ -39,14 +40,6 @@ INSTALLERS = (
 each_input = pytest.mark.parametrize("source", INPUTS, ids=lambda path: str(path.relative_to(ROOT)))
 
 
-def tracked() -> list[str]:
-    """The files of the repository that stand here."""
-    listing = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    return [name for name in listing.splitlines() if (ROOT / name).is_file()]
-
-
 def choices(source: Path) -> list[Requirement]:
     """What an input names itself; of pyproject.toml, what the distribution and all its extras
     need."""
@@ -70,32 +63,10 @@ def all_choices(source: Path) -> list[Requirement]:
     return choices(source) + [item for name in files for item in all_choices(source.parent / name)]
 
 
-def brought_along(requirements: list[Requirement]) -> set[str]:
-    """The installed distributions that these need, by the metadata of .venv."""
-    waiting = list(requirements)
-    seen = set()
-    while waiting:
-        requirement = waiting.pop()
-        for extra in ("", *requirement.extras):
-            key = (normalize_name(requirement.name), extra)
-            if key in seen:
-                continue
-            seen.add(key)
-            needs = [
-                Requirement(line) for line in importlib.metadata.requires(requirement.name) or []
-            ]
-            waiting += [
-                need
-                for need in needs
-                if need.marker is None or need.marker.evaluate({"extra": extra})
-            ]
-    return {name for name, _ in seen}
-
-
 def test_every_requirements_file_has_an_input():
     files = [
         ROOT / name
-        for name in tracked()
+        for name in list_tracked()
         if re.search(r"requirements[\w-]*\.txt$|constraints\.txt$", name)
     ]
     assert set(files) == {lock_path(source) for source in INPUTS}
@@ -138,7 +109,7 @@ def test_every_choice_is_exact_but_those_of_the_distribution(source):
 @pytest.mark.parametrize("lock", CLOSED)
 def test_a_lock_holds_what_its_choices_bring_along_and_no_more(lock):
     source = next(source for source in INPUTS if lock_path(source) == ROOT / lock)
-    assert {package.name for package in read_lock(ROOT / lock)} == brought_along(
+    assert {package.name for package in read_lock(ROOT / lock)} == list_dependencies(
         all_choices(source)
     )
 
@@ -179,7 +150,7 @@ def test_nothing_else_installs_packages():
     expression = re.compile(r"pip(?: --python \S+)? install -|pip\",\s+\"install\"")
     texts = {
         name: (ROOT / name).read_text()
-        for name in tracked()
+        for name in list_tracked()
         if Path(name).suffix in {"", ".py", ".md", ".yaml"}
     }
     result = {

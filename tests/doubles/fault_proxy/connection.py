@@ -128,8 +128,8 @@ class ProxyConnection(BaseHTTPRequestHandler):
                 self._relay(answer, fault)
 
     def _refuse(self, fault: StatusFault) -> None:
-        for piece in self._count_pieces():
-            del piece
+        for _ in self.pieces:
+            pass
         content_type, content = build_error_response(
             self.log_entry.service,
             fault.code,
@@ -145,11 +145,6 @@ class ProxyConnection(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def _count_pieces(self) -> Iterator[bytes]:
-        for piece in self.pieces:
-            self._update_log(request_bytes=self.log_entry.request_bytes + len(piece))
-            yield piece
-
     def _forward(self, upstream: http.client.HTTPConnection) -> http.client.HTTPResponse:
         uses_chunks = self.request_headers.get("transfer-encoding", "").lower() == "chunked"
         upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -159,7 +154,7 @@ class ProxyConnection(BaseHTTPRequestHandler):
         if uses_chunks:
             upstream.putheader("Transfer-Encoding", "chunked")
         upstream.endheaders()
-        for piece in self._count_pieces():
+        for piece in self.pieces:
             upstream.send(b"%x\r\n%b\r\n" % (len(piece), piece) if uses_chunks else piece)
         if uses_chunks:
             upstream.send(b"0\r\n\r\n")

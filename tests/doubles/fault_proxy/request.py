@@ -24,7 +24,6 @@ class ProxyRequest:
         path: decoded, without the query; of S3 `/bucket/key`.
         query: decoded.
         headers: by lower-case name; credentials are "...".
-        request_bytes: of the body, as far as it came.
         answer_bytes: of the body, as far as it was sent.
         status: what the endpoint said, or the fault in its place; None where neither did.
     """
@@ -37,7 +36,6 @@ class ProxyRequest:
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    request_bytes: int = 0
     answer_bytes: int = 0
     status: int | None = None
 

@@ -7,10 +7,10 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from process_end import has_ended
 from server_objects import add_node
 
 from rehearsal.cluster.cluster import RehearsalCluster, WallClock
@@ -279,7 +279,7 @@ def test_lost_node_ends_processes_without_a_word_and_its_pod_stays_ready(live):
     status = live.status
     run = next(iter(live.pods._pods.values())).runs["main0"]
     live.cluster.lose_node("node")
-    wait_ended(run.process.pid)
+    assert has_ended(run.process.pid)
     live.cluster.settle()
     assert (live.status, live.log()) == (status, "up\n")
 
@@ -290,7 +290,7 @@ def test_pod_that_is_removed_by_force_is_stopped(live):
     run = next(iter(live.pods._pods.values())).runs["main0"]
     live.store.delete_object("pods", "post", "pod", grace_s=0)
     live.cluster.settle()
-    wait_ended(run.process.pid)
+    assert has_ended(run.process.pid)
 
 
 def test_what_a_process_started_ends_with_it(live):
@@ -300,16 +300,4 @@ def test_what_a_process_started_ends_with_it(live):
     )
     live.start(program)
     live.until(is_over)
-    wait_ended(int(live.log()))
-
-
-def wait_ended(process_id: int) -> None:
-    deadline = time.monotonic() + 5
-    while _is_running(process_id) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not _is_running(process_id)
-
-
-def _is_running(process_id: int) -> bool:
-    path = Path(f"/proc/{process_id}/stat")
-    return path.exists() and path.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    assert has_ended(int(live.log()))
