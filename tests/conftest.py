@@ -36,6 +36,7 @@ sys.path[:0] = [
     str(ROOT / "docs"),
 ]  # a test imports what another folder of tests shares by its bare name
 
+from kubectl_program import unpack_kubectl  # noqa: E402
 from shipped import copy_examples  # noqa: E402
 
 import _node  # noqa: E402, F401  # before anything imports jsii
@@ -168,6 +169,12 @@ def pytest_sessionfinish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session")
+def kubectl(pytestconfig) -> Path:
+    """The program that the stacks deploy."""
+    return unpack_kubectl(pytestconfig.cache)
+
+
 @pytest.fixture
 def root() -> Path:
     """The repository."""
@@ -175,7 +182,7 @@ def root() -> Path:
 
 
 @pytest.fixture
-def specs(tmp_path: Path) -> Path:
+def specs(tmp_path) -> Path:
     """A folder with copies of the shipped environments and experiments, free to be spoilt."""
     copy_examples(tmp_path)
     return tmp_path

@@ -28,7 +28,6 @@ from document_text import (
     list_spans,
     name_page,
 )
-from kubectl_program import unpack_kubectl
 
 from tandem.cli.program import app
 from tandem.errors import TandemError
@@ -226,12 +225,6 @@ def list_members(shape: Shape | None, above: tuple[str, ...] = ()) -> Iterator[s
 
 
 # ---- kubectl
-
-
-@pytest.fixture(scope="module")
-def kubectl(request: pytest.FixtureRequest) -> Path:
-    """The program that the stacks deploy."""
-    return unpack_kubectl(request.config.cache)
 
 
 @cache

@@ -27,26 +27,22 @@ from document_text import (
 from write_pages import REFERENCES, walk_schema_keys
 
 SOURCES = (
-    *(
-        "app.py",
-        "benchmarks/",
-        "charts/",
-        "images/",
-        "lambdas/",
-        "rehearsal/",
-        "stacks/",
-        "supply/",
-        "tandem/",
-    ),
-    *(
-        "tests/doubles/",
-        "environments/",
-        "experiments/",
-        "Makefile",
-        "pyproject.toml",
-        "cdk.json",
-        "package.json",
-    ),
+    "app.py",
+    "benchmarks/",
+    "charts/",
+    "images/",
+    "lambdas/",
+    "rehearsal/",
+    "stacks/",
+    "supply/",
+    "tandem/",
+    "tests/doubles/",
+    "environments/",
+    "experiments/",
+    "Makefile",
+    "pyproject.toml",
+    "cdk.json",
+    "package.json",
 )
 TEXTS = (
     ".py",

@@ -67,7 +67,7 @@ def urls() -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch) -> Path:
     """An empty folder to work in, with the runs of two days."""
     example_verdict.run(tmp_path / "monday", classes=CLASSES)
     tuesday = example_verdict.run(tmp_path / "tuesday", classes=TUESDAY_CLASSES)

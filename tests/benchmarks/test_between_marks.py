@@ -15,7 +15,7 @@ BEGIN, END = marks("bursts")
 
 
 @pytest.fixture
-def document(tmp_path: Path) -> Path:
+def document(tmp_path) -> Path:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     return page

@@ -81,6 +81,22 @@ def render_charts(charts: Mapping[str, Chart]) -> dict[str, list[dict[str, Any]]
     return {chart_id: chart.to_json() for chart_id, chart in charts.items()}
 
 
+def build_stages(
+    environment: Environment, experiment: Experiment = EXPERIMENTS["post"]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the objects of an experiment by stage, of what no environment declares."""
+    from charts import build_charts  # noqa: PLC0415 - as above
+
+    return render_charts(build_charts(environment, experiment, CATALOGUE))
+
+
+def find_pod(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the pods that an object makes; an empty one where it makes none."""
+    spec = body.get("spec", {})
+    job = spec.get("jobTemplate", {}).get("spec", spec)
+    return job.get("template", {}).get("spec", {})
+
+
 @cache
 def read_objects(environment: str, path: str) -> list[dict[str, Any]]:
     """Return the objects of a file below an environment's folder; none where there is no such
@@ -143,11 +159,6 @@ def of_kind(bodies: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]
 def templates(bodies: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Variant to pod template."""
     return {name: body["spec"]["template"] for name, body in of_kind(bodies, "Deployment").items()}
-
-
-def container(bodies: list[dict[str, Any]], variant: str) -> dict[str, Any]:
-    """The server of a variant."""
-    return server_of(templates(bodies)[variant]["spec"])
 
 
 def server_of(pod: dict[str, Any]) -> dict[str, Any]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from chart_cases import (
-    CATALOGUE,
     ENVIRONMENTS,
     EXPERIMENTS,
-    render_charts,
+    build_stages,
     server_of,
     templates,
 )
 
-from charts import build_charts
 from tandem.declarations.experiment import Experiment
 
 Spec = dict[str, Any]
@@ -37,9 +35,7 @@ def mounts(container: Spec) -> dict[str, bool]:
 
 
 def test_an_artifact_is_copied_read_only_and_with_its_disk_where_the_experiment_asks_for_it():
-    bodies = render_charts(
-        build_charts(ENVIRONMENTS["post-us-east-2"], copying("post"), CATALOGUE)
-    )["serve"]
+    bodies = build_stages(ENVIRONMENTS["post-us-east-2"], copying("post"))["serve"]
     for template in templates(bodies).values():
         pod = template["spec"]
         volumes = {volume["name"]: volume for volume in pod["volumes"]}

@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 from chart_cases import (
-    CATALOGUE,
     ENVIRONMENTS,
-    EXPERIMENTS,
+    build_stages,
     of_kind,
-    render_charts,
 )
 
-from charts import build_charts
 from tandem.declarations.environment import ServingAccess
 
 SERVER = {"app.kubernetes.io/component": "server"}
@@ -68,7 +65,7 @@ def policies(**serving: Any) -> list[dict[str, Any]]:
     environment = ENVIRONMENTS["post-us-east-2"].model_copy(
         update={"serving": ServingAccess(**serving)}
     )
-    base = render_charts(build_charts(environment, EXPERIMENTS["post"], CATALOGUE))["base"]
+    base = build_stages(environment)["base"]
     return list(of_kind(base, "NetworkPolicy").values())
 
 

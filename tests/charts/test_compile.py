@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 from chart_cases import (
-    CATALOGUE,
     ENVIRONMENTS,
     EXPERIMENTS,
     HOSTED,
+    build_stages,
+    find_pod,
     flag,
-    render_charts,
     stages,
 )
 
-from charts import build_charts
 from charts.compile import TRANSFER_S
 from tandem.artifacts.driver.program import LINGER_TIMEOUT_S
 from tandem.declarations.experiment import CompileSettings, Experiment
@@ -27,10 +26,6 @@ each_experiment = pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 HOME = ENVIRONMENTS["post-us-east-2"]
 
 
-def pod_of(body: Spec) -> Spec:
-    return body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-
-
 def steps(spec: Spec) -> dict[str, Spec]:
     return {item["name"]: item for item in (*spec["initContainers"], *spec["containers"])}
 
@@ -38,7 +33,7 @@ def steps(spec: Spec) -> dict[str, Spec]:
 def jobs(environment: str, experiment: str) -> Iterator[tuple[Spec, Spec, str]]:
     """Yield each CronJob with its pod and the first variant that loads what it makes."""
     for body in stages(environment, experiment)["compile"]:
-        yield body, pod_of(body), body["metadata"]["annotations"]["tandem/variants"].split(",")[0]
+        yield body, find_pod(body), body["metadata"]["annotations"]["tandem/variants"].split(",")[0]
 
 
 def variables(found: Spec) -> dict[str, str]:
@@ -50,7 +45,7 @@ def with_settings(experiment: str, **settings: Any) -> Experiment:
 
 
 def made(spec: Experiment) -> list[Spec]:
-    return [pod_of(item) for item in render_charts(build_charts(HOME, spec, CATALOGUE))["compile"]]
+    return [find_pod(item) for item in build_stages(HOME, spec)["compile"]]
 
 
 def test_variants_that_share_an_artifact_share_its_compile():
@@ -58,7 +53,7 @@ def test_variants_that_share_an_artifact_share_its_compile():
     control = post.variants[0].model_copy(update={"name": "control"})
     twins = post.model_copy(update={"variants": (*post.variants, control)})
 
-    charts = render_charts(build_charts(HOME, twins, CATALOGUE))
+    charts = build_stages(HOME, twins)
 
     assert [job["metadata"]["annotations"]["tandem/variants"] for job in charts["compile"]] == [
         "qwen-vllm,control",
@@ -67,11 +62,9 @@ def test_variants_that_share_an_artifact_share_its_compile():
 
 
 def test_the_job_has_an_hour_beyond_the_compilers_and_its_lease_is_as_long():
-    job, _ = render_charts(build_charts(HOME, with_settings("post", deadline_hours=2), CATALOGUE))[
-        "compile"
-    ]
+    job, _ = build_stages(HOME, with_settings("post", deadline_hours=2))["compile"]
     assert job["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] == 3 * 3600
-    assert flag(steps(pod_of(job))["fetch"]["args"], "--lease-s") == str(3 * 3600)
+    assert flag(steps(find_pod(job))["fetch"]["args"], "--lease-s") == str(3 * 3600)
 
 
 @each_experiment

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import cdk8s
-import pytest
 from cdk8s_plus_36 import k8s
-from kubectl_program import unpack_kubectl
 
 from charts.chart import TandemChart, write_yaml
 from tandem.rules.naming import is_read_otherwise
@@ -67,35 +65,12 @@ NASTY = [
 ]
 
 
-@pytest.fixture(scope="session")
-def kubectl(request: pytest.FixtureRequest) -> Path:
-    """The program that the stacks deploy."""
-    return unpack_kubectl(request.config.cache)
-
-
-def decode(kubectl: Path, path: Path) -> list[Object]:
-    """Return the objects below a folder or in a file as kubectl decodes them, without a cluster."""
-    command = [
-        str(kubectl),
-        "label",
-        "--local",
-        "--recursive",
-        "--filename",
-        str(path),
-        "--output",
-        "json",
-        "absent-",
-    ]
+def decode(kubectl: Path, path: Path) -> Object:
+    """Return the object in a file as kubectl decodes it, without a cluster."""
+    command = [kubectl, "label", "--local", "--filename", path, "--output", "json", "absent-"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    decoder = json.JSONDecoder()
-    objects: list[Object] = []
-    at = 0
-    while at < len(done.stdout.rstrip()):
-        body, end = decoder.raw_decode(done.stdout, at)
-        objects.append(body)
-        at = end + len(done.stdout[end:]) - len(done.stdout[end:].lstrip())
-    return objects
+    return json.loads(done.stdout)
 
 
 def decode_texts(kubectl: Path, folder: Path, texts: list[str]) -> list[str]:
@@ -109,8 +84,7 @@ def decode_texts(kubectl: Path, folder: Path, texts: list[str]) -> list[str]:
     )
     path = folder / "nasty.yaml"
     path.write_text(write_yaml(chart.to_json()))
-    (body,) = decode(kubectl, path)
-    return body["spec"]["containers"][0]["args"]
+    return decode(kubectl, path)["spec"]["containers"][0]["args"]
 
 
 def test_kubectl_reads_nasty_texts_as_texts(kubectl, tmp_path):

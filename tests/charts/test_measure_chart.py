@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chart_cases import HOSTED, of_kind, stages
+from chart_cases import HOSTED, find_pod, of_kind, stages
 
 from tandem.declarations.system_jobs import JUDGE_JOB, MEASURE_JOB
 from tandem.run.jobs import name_job
@@ -19,20 +19,12 @@ def cron_jobs(environment: str = "post-us-east-2", experiment: str = "post") -> 
     return of_kind(stages(environment, experiment)["measure"], "CronJob")
 
 
-def templates(environment: str = "post-us-east-2", experiment: str = "post") -> dict[str, Object]:
-    return {
-        name: body["spec"]["jobTemplate"]["spec"]["template"]
-        for name, body in cron_jobs(environment, experiment).items()
-    }
-
-
 @each_experiment
 def test_every_experiment_has_both_under_the_names_that_the_runner_knows(environment, experiment):
-    expected = {MEASURE_JOB: ["measure"], JUDGE_JOB: ["judge"]}
-    result = templates(environment, experiment)
     assert {
-        name: template["spec"]["containers"][0]["args"] for name, template in result.items()
-    } == expected
+        name: find_pod(body)["containers"][0]["args"]
+        for name, body in cron_jobs(environment, experiment).items()
+    } == {MEASURE_JOB: ["measure"], JUDGE_JOB: ["judge"]}
 
 
 @each_experiment

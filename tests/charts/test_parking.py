@@ -11,6 +11,7 @@ from chart_cases import (
     EXPERIMENTS,
     HOSTED,
     experiments,
+    find_pod,
     of_kind,
     stages,
     templates,
@@ -59,10 +60,7 @@ def pods(environment: str) -> dict[tuple[str, str], Pod]:
 def compiles(environment: str, experiment: str) -> dict[str, Pod]:
     """Every compile job's pod of one experiment."""
     bodies = of_kind(stages(environment, experiment)["compile"], "CronJob")
-    return {
-        name: body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-        for name, body in bodies.items()
-    }
+    return {name: find_pod(body) for name, body in bodies.items()}
 
 
 def raised_to_compile(environment: str, experiment: str) -> NodeRoom:

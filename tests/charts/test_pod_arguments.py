@@ -6,7 +6,7 @@ import argparse
 from importlib import import_module
 
 import pytest
-from chart_cases import HOSTED, stages
+from chart_cases import HOSTED, find_pod, stages
 
 from tandem.artifacts.__main__ import COMMANDS, MODULES
 from tandem.artifacts.driver import attempts
@@ -18,9 +18,7 @@ def list_containers():
     for hosted in HOSTED:
         for stage, bodies in stages(*hosted).items():
             for body in bodies:
-                spec = body.get("spec", {})
-                job = spec.get("jobTemplate", {}).get("spec", spec)
-                pod = job.get("template", {}).get("spec", {})
+                pod = find_pod(body)
                 for container in [*pod.get("initContainers", []), *pod.get("containers", [])]:
                     yield stage, container
 

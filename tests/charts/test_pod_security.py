@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 from chart_cases import (
-    CATALOGUE,
     ENVIRONMENTS,
-    EXPERIMENTS,
     HOSTED,
+    build_stages,
+    find_pod,
     objects,
     of_kind,
-    render_charts,
     runner,
 )
 
-from charts import build_charts
 from tandem.declarations.environment import ServingAccess
 from tandem.declarations.project_image import PROJECT_IMAGES
 
@@ -30,14 +28,9 @@ def pods(environment: str, experiment: str) -> Iterator[tuple[str, Spec]]:
 
 def pods_of(bodies: list[Spec]) -> Iterator[tuple[str, Spec]]:
     for body in bodies:
-        inner = {"Deployment": ("template",), "CronJob": ("jobTemplate", "spec", "template")}.get(
-            body["kind"]
-        )
-        if inner:
-            spec = body["spec"]
-            for key in inner:
-                spec = spec[key]
-            yield body["metadata"]["name"], spec["spec"]
+        pod = find_pod(body)
+        if pod:
+            yield body["metadata"]["name"], pod
 
 
 def containers(pod: Spec) -> list[Spec]:
@@ -145,7 +138,7 @@ def served_with(capabilities: Any) -> list[Spec]:
     environment = ENVIRONMENTS["post-us-east-2"].model_copy(
         update={"serving": ServingAccess(capabilities=capabilities)}
     )
-    charts = render_charts(build_charts(environment, EXPERIMENTS["post"], CATALOGUE))
+    charts = build_stages(environment)
     return [body for bodies in charts.values() for body in bodies]
 
 

@@ -7,9 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, render_charts, stages
+from chart_cases import (
+    ENVIRONMENTS,
+    EXPERIMENTS,
+    HOSTED,
+    build_stages,
+    stages,
+)
 
-from charts import build_charts
 from tandem.bench.lm_eval.__main__ import SERVERS_VARIABLE, AskedTask
 from tandem.declarations.experiment import QualityTask
 from tandem.run import round_steps
@@ -27,12 +32,12 @@ ASKED = EXPERIMENTS["post"].model_copy(update={"quality": TASKS})
 @pytest.fixture
 def job() -> Spec:
     """The template of the Job's pod."""
-    (body,) = render_charts(build_charts(HOME, ASKED, CATALOGUE))["quality"]
+    (body,) = build_stages(HOME, ASKED)["quality"]
     return body["spec"]["jobTemplate"]["spec"]["template"]
 
 
 @pytest.fixture
-def ask(job: Spec) -> Spec:
+def ask(job) -> Spec:
     """The container that asks."""
     return job["spec"]["initContainers"][1]
 

@@ -9,20 +9,18 @@ from typing import Any
 
 import pytest
 from chart_cases import (
-    CATALOGUE,
     ENVIRONMENTS,
     EXPERIMENTS,
     HOSTED,
     MIRROR,
     MIRRORS,
+    build_stages,
     objects,
     of_kind,
-    render_charts,
     stages,
 )
 from doubles.loopback import Question, answer_requests
 
-from charts import build_charts
 from charts.serve import probe_program
 from tandem.declarations.project_image import PROJECT_IMAGES
 
@@ -56,7 +54,7 @@ def test_a_deployment_and_its_service_find_their_own_pods_alone(environment, exp
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_with_a_mirror_no_image_has_another_host_and_no_artifact_moves(environment, experiment):
     place = ENVIRONMENTS[environment].model_copy(update={"registry_mirrors": MIRRORS})
-    charts = render_charts(build_charts(place, EXPERIMENTS[experiment], CATALOGUE))
+    charts = build_stages(place, EXPERIMENTS[experiment])
 
     ours = {image.reference(place) for image in PROJECT_IMAGES}
     images = set(re.findall(r'"image": "([^"]+)"', json.dumps(charts))) - ours

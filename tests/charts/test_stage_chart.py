@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, render_charts
+from chart_cases import (
+    CATALOGUE,
+    ENVIRONMENTS,
+    EXPERIMENTS,
+    HOSTED,
+    build_stages,
+    find_pod,
+)
 
-from charts import build_charts
 from charts.stage import DEADLINE_S
 from tandem.declarations.disk import SYSTEM_NODE_ROOT_GIB
 from tandem.declarations.environment import Environment, HubSettings
@@ -18,13 +24,8 @@ SYSTEM_GIB = 20  # at most of the node's own system and images
 
 
 def pods(environment: Environment, experiment: str) -> dict[str, Spec]:
-    jobs = render_charts(build_charts(environment, EXPERIMENTS[experiment], CATALOGUE))["stage"]
-    return {
-        body["metadata"]["annotations"]["tandem/model"]: body["spec"]["jobTemplate"]["spec"][
-            "template"
-        ]["spec"]
-        for body in jobs
-    }
+    jobs = build_stages(environment, EXPERIMENTS[experiment])["stage"]
+    return {body["metadata"]["annotations"]["tandem/model"]: find_pod(body) for body in jobs}
 
 
 def container(environment: Environment = HOME, model: str = "Qwen/Qwen3-32B") -> Spec:

@@ -11,7 +11,6 @@ import pytest
 import yaml
 from chart_cases import ENVIRONMENTS, GITOPS, render_tree
 from committed import ROOT
-from kubectl_program import unpack_kubectl
 
 from charts import tree
 from tandem.declarations.faults import SpecError
@@ -121,12 +120,6 @@ def test_no_object_is_in_two_folders(environment):
         identity(body) for bodies in read_folders(environment).values() for body in bodies
     ]
     assert len(identities) == len(set(identities)) > 0
-
-
-@pytest.fixture(scope="session")
-def kubectl(request: pytest.FixtureRequest) -> Path:
-    """The program that the stacks deploy."""
-    return unpack_kubectl(request.config.cache)
 
 
 def built(kubectl: Path, folder: Path) -> list[dict[str, Any]]:

@@ -80,19 +80,15 @@ def admission_without_speculation(admit: dict[str, Any], variant: Variant) -> No
 
 def paths(value: Any, at: str = "") -> dict[str, Any]:
     """Path to leaf."""
-    if isinstance(value, dict):
-        return {
-            path: leaf
-            for key, inner in value.items()
-            for path, leaf in paths(inner, f"{at}/{key}").items()
-        }
     if isinstance(value, list):
-        return {
-            path: leaf
-            for key, inner in enumerate(value)
-            for path, leaf in paths(inner, f"{at}/{key}").items()
-        }
-    return {at: value}
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
+        return {at: value}
+    return {
+        path: leaf
+        for key, inner in value.items()
+        for path, leaf in paths(inner, f"{at}/{key}").items()
+    }
 
 
 def undeclared(first: Template, second: Template) -> set[str]:

@@ -7,9 +7,13 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, of_kind, render_charts, stages
+from chart_cases import (
+    ENVIRONMENTS,
+    build_stages,
+    of_kind,
+    stages,
+)
 
-from charts import build_charts
 from tandem.declarations.environment import Environment, HubSettings
 from tandem.declarations.network_settings import ExistingNetwork, ExistingSubnet
 
@@ -30,7 +34,7 @@ EXISTING = ExistingNetwork(
 
 
 def policies(environment: Environment = HOME) -> list[dict[str, Any]]:
-    base = render_charts(build_charts(environment, EXPERIMENTS["post"], CATALOGUE))["base"]
+    base = build_stages(environment)["base"]
     return [body["spec"] for body in of_kind(base, "NetworkPolicy").values()]
 
 

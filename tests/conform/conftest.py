@@ -42,15 +42,13 @@ def address() -> str:
 
 
 @pytest.fixture(scope="session")
-def store(cluster: NamedCluster) -> Iterator[ApiStore]:
+def store(cluster) -> Iterator[ApiStore]:
     with cluster.open_proxy() as url:
         yield ApiStore(url)
 
 
 @pytest.fixture(scope="session")
-def environments(
-    cluster: NamedCluster, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, GivenManifests]:
+def environments(cluster, tmp_path_factory) -> dict[str, GivenManifests]:
     """The manifests of each example environment."""
     folder = tmp_path_factory.mktemp("manifests")
     return {
@@ -61,7 +59,7 @@ def environments(
 
 @pytest.fixture(scope="session")
 def play(
-    cluster: NamedCluster, store: ApiStore, address: str, tmp_path_factory: pytest.TempPathFactory
+    cluster, store, address, tmp_path_factory
 ) -> Callable[[], AbstractContextManager[PlayedKubelets]]:
     """A function that plays the kubelets of pods that do nothing and are ready at once."""
 

@@ -52,6 +52,14 @@ def python(image: Path, code: str) -> str:
     return done.stdout.strip()
 
 
+def list_imports(files: set[str]) -> set[str]:
+    """Return the modules of these files, and all that they import."""
+    modules = {
+        file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in files
+    }
+    return modules | libraries(files) - {"__future__"}
+
+
 def test_without_a_command_it_lists_every_command(image):
     done = start(image, "--help")
     assert (done.returncode, done.stderr) == (0, "")
@@ -68,10 +76,7 @@ def test_every_module_and_library_can_be_imported(image):
             *(f"tandem.artifacts.{MODULES.get(name, name)}" for name in COMMANDS),
         ]
     )
-    modules = {
-        file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in files
-    }
-    names = sorted(modules | libraries(files) - {"__future__"} - {"tandem.artifacts.__main__"})
+    names = list_imports(files) - {"tandem.artifacts.__main__"}
 
     assert python(
         image, f"import importlib; print(len([importlib.import_module(n) for n in {names!r}]))"
@@ -104,12 +109,7 @@ def test_every_module_and_file_of_the_run_image_can_be_read():
     """Its packages take a minute to be installed."""
     folder = built(RUN)
     files = closure(["tandem.run.__main__"])
-    modules = {
-        file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in files
-    }
-    names = sorted(
-        modules | libraries(files) - {"__future__", "tokenizers"} - {"tandem.run.__main__"}
-    )
+    names = list_imports(files) - {"tokenizers", "tandem.run.__main__"}
     code = f"import importlib; [importlib.import_module(n) for n in {names!r}]"
     code += "; from tandem.declarations.catalogue import load_catalogue; print(len(load_catalogue().models))"
 

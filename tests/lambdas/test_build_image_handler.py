@@ -74,25 +74,22 @@ FAILED = found(
 
 
 @pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
+def aws(monkeypatch) -> Iterator[Aws]:
     with serving() as running:
-        for name, value in variables(running).items():
+        variables = {
+            "AWS_ENDPOINT_URL": running.url,
+            "AWS_ACCESS_KEY_ID": "1",
+            "AWS_SECRET_ACCESS_KEY": "1",
+            "AWS_DEFAULT_REGION": "us-east-2",
+            "NO_PROXY": "127.0.0.1",
+        }
+        for name, value in variables.items():
             monkeypatch.setenv(name, value)
         yield running
 
 
-def variables(aws: Aws) -> dict[str, str]:
-    return {
-        "AWS_ENDPOINT_URL": aws.url,
-        "AWS_ACCESS_KEY_ID": "1",
-        "AWS_SECRET_ACCESS_KEY": "1",
-        "AWS_DEFAULT_REGION": "us-east-2",
-        "NO_PROXY": "127.0.0.1",
-    }
-
-
 @pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def module(monkeypatch) -> ModuleType:
     """The handler, whose waiting takes no time."""
     spec = importlib.util.spec_from_file_location("build_image_handler", FILE)
     module = importlib.util.module_from_spec(spec)
@@ -101,24 +98,8 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def event(aws: Aws, request: str = "Create", **more: Any) -> dict[str, Any]:
-    return {
-        "RequestType": request,
-        "RequestId": "r-1",
-        "StackId": "s",
-        "LogicalResourceId": "Image",
-        "ResponseURL": f"{aws.url}/answer",
-        "ResourceProperties": PROPERTIES,
-        **more,
-    }
-
-
-Handle = Callable[..., dict[str, Any]]
-Act = Callable[..., None]
-
-
 @pytest.fixture
-def act(aws: Aws, module: ModuleType) -> Act:
+def act(aws, module) -> Callable[..., None]:
     """Handle one event."""
 
     def handle(request: str = "Create", left_ms: Iterator[int] | None = None, **more: Any) -> None:
@@ -128,19 +109,26 @@ def act(aws: Aws, module: ModuleType) -> Act:
             log_stream_name="stream",
             invoked_function_arn="arn:aws:lambda:us-east-2:111122223333:function:build",
         )
-        module.handler(event(aws, request, **more), context)
+        event = {
+            "RequestType": request,
+            "RequestId": "r-1",
+            "StackId": "s",
+            "LogicalResourceId": "Image",
+            "ResponseURL": f"{aws.url}/answer",
+            "ResourceProperties": PROPERTIES,
+            **more,
+        }
+        module.handler(event, context)
 
     return handle
 
 
 @pytest.fixture
-def handle(aws: Aws, act: Act) -> Handle:
+def handle(aws, act) -> Callable[..., dict[str, Any]]:
     """Handle one event; what CloudFormation was told."""
 
-    def answer(
-        request: str = "Create", left_ms: Iterator[int] | None = None, **more: Any
-    ) -> dict[str, Any]:
-        act(request, left_ms, **more)
+    def answer(*words: Any, **more: Any) -> dict[str, Any]:
+        act(*words, **more)
         (answer,) = aws.responses
         return answer
 

@@ -36,13 +36,13 @@ ROWS: list[tuple[str, str]] = []
 
 
 @pytest.fixture
-def chance(request: pytest.FixtureRequest) -> random.Random:
+def chance(request) -> random.Random:
     """The proof's own random numbers: they follow from the seed and the proof's name."""
     return random.Random(f"{SEED} {request.node.name}")  # noqa: S311 - no secret
 
 
 @pytest.fixture
-def report(request: pytest.FixtureRequest) -> Callable[..., None]:
+def report(request) -> Callable[..., None]:
     """Put a row into the table that is printed at the end."""
 
     def say(**figures: Any) -> None:

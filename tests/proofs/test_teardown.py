@@ -41,9 +41,7 @@ steps.read_stack = require_stack
 
 
 @pytest.fixture(scope="module", params=sorted(CASES))
-def stamp(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Torn, EnvironmentSandbox]:
+def stamp(request, tmp_path_factory) -> tuple[Torn, EnvironmentSandbox]:
     """An environment that the CDK CLI deployed once, its bucket with an object in it."""
     home = tmp_path_factory.mktemp("stamped")
     sandbox = create_sandbox(request.param, ROOT / "environments", ROOT / "experiments", home)

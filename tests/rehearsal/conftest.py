@@ -35,7 +35,7 @@ def enforcing() -> Iterator[AwsEndpoint]:
 
 
 @pytest.fixture(scope="session")
-def restart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+def restart(tmp_path_factory) -> Iterator[SimpleNamespace]:
     """An endpoint that keeps its state, in its second life, and what was seen of the first one and
     at its end."""
     folder = tmp_path_factory.mktemp("state")
@@ -94,7 +94,7 @@ def deployed(
 
 
 @pytest.fixture
-def deploy(endpoint: AwsEndpoint) -> Callable[..., SimpleNamespace]:
+def deploy(endpoint) -> Callable[..., SimpleNamespace]:
     """Deploy resources given as logical id to definition, or a whole template."""
 
     def act(resources: dict[str, Any], stack: str = "", *, update: bool = False) -> SimpleNamespace:
@@ -105,7 +105,7 @@ def deploy(endpoint: AwsEndpoint) -> Callable[..., SimpleNamespace]:
 
 
 @pytest.fixture
-def delete(endpoint: AwsEndpoint) -> Callable[[SimpleNamespace], str]:
+def delete(endpoint) -> Callable[[SimpleNamespace], str]:
     def act(stack: SimpleNamespace) -> str:
         endpoint.client("cloudformation").delete_stack(StackName=stack.name)
         return settled(endpoint, stack.id)
@@ -114,7 +114,7 @@ def delete(endpoint: AwsEndpoint) -> Callable[[SimpleNamespace], str]:
 
 
 @pytest.fixture
-def change_set(endpoint: AwsEndpoint) -> Callable[..., str]:
+def change_set(endpoint) -> Callable[..., str]:
     """Make a new stack by change set, as the CDK CLI does; its status."""
 
     def act(resources: dict[str, Any], *, adopt: bool) -> str:
@@ -134,7 +134,7 @@ def change_set(endpoint: AwsEndpoint) -> Callable[..., str]:
 
 
 @pytest.fixture
-def bucket(s3: Any) -> str:
+def bucket(s3) -> str:
     """A bucket of this test's own, where the `s3` of its module is."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
@@ -154,7 +154,7 @@ def refusal() -> Callable[..., str]:
 
 
 @pytest.fixture
-def check_resources(endpoint: AwsEndpoint) -> Callable[[str], dict[str, ResourceCheck]]:
+def check_resources(endpoint) -> Callable[[str], dict[str, ResourceCheck]]:
     """Hold a stack; by logical id."""
 
     def act(stack: str) -> dict[str, ResourceCheck]:
@@ -174,7 +174,7 @@ def templates() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def everything(endpoint: AwsEndpoint, templates: dict[str, Any]) -> dict[str, ResourceCheck]:
+def everything(endpoint, templates) -> dict[str, ResourceCheck]:
     """Every resource of all templates, deployed once and held."""
     checks: dict[str, ResourceCheck] = {}
     for name, template in templates.items():

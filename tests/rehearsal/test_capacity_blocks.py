@@ -34,7 +34,7 @@ def shared() -> Iterator[AwsEndpoint]:
 
 
 @pytest.fixture
-def endpoint(shared: AwsEndpoint) -> Iterator[AwsEndpoint]:
+def endpoint(shared) -> Iterator[AwsEndpoint]:
     shared.set_fleet(QUICK)
     yield shared
     shared.set_fleet(QUICK)

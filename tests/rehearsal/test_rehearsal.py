@@ -27,6 +27,12 @@ from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, create_sandbox
 from rehearsal.aws.template_check import ResourceCheck
 
 ROOT = Path(__file__).parents[2]
+QUICK_REQUEST = RehearsalRequest(
+    name="post-us-east-2",
+    environments=ROOT / "environments",
+    experiments=ROOT / "experiments",
+    is_quick=True,
+)
 
 
 class PlayedCdk:
@@ -63,31 +69,16 @@ def play(endpoint, deploy, tmp_path):
     return act
 
 
-def rehearse() -> RehearsalResult:
-    request = RehearsalRequest(
-        name="post-us-east-2",
-        environments=ROOT / "environments",
-        experiments=ROOT / "experiments",
-        is_quick=True,
-    )
-    result = run_rehearsal(request, [].append)
-    assert (result.is_success, [step.outcome for step in result.steps if step.is_failure]) == (
-        True,
-        [],
-    )
-    return result
-
-
-def list_kinds(result: RehearsalResult) -> set[str]:
-    return {item.stack.rpartition("-")[2] for item in result.resources}
-
-
 @pytest.mark.proof
 @pytest.mark.cdk
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
 def test_the_real_app_is_bootstrapped_deployed_and_held():
-    kinds = list_kinds(rehearse())
+    result = run_rehearsal(QUICK_REQUEST, [].append)
+    kinds = {item.stack.rpartition("-")[2] for item in result.resources}
+
+    assert [step.outcome for step in result.steps if step.is_failure] == []
+    assert result.is_success
     assert {"Network", "ImageLmEval", "Cluster", "Guard", "Fleet", "Workloads"} <= kinds
 
 
@@ -128,14 +119,7 @@ def test_steps_follow_one_another_until_one_fails(monkeypatch):
         "quick_steps",
         lambda _: iter([("first", lambda: "well"), ("second", fail), ("third", fail)]),
     )
-    request = RehearsalRequest(
-        name="post-us-east-2",
-        environments=ROOT / "environments",
-        experiments=ROOT / "experiments",
-        is_quick=True,
-    )
-
-    result = run_rehearsal(request, lambda _: None)
+    result = run_rehearsal(QUICK_REQUEST, lambda _: None)
 
     assert [(step.name, step.outcome, step.is_failure) for step in result.steps] == [
         ("first", "well", False),

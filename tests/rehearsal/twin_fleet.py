@@ -21,6 +21,10 @@ class TwinFleet:
             RoleName=f"{self.name}-eks", AssumeRolePolicyDocument="{}"
         )["Role"]["Arn"]
         self.eks.create_cluster(name=self.name, roleArn=role, resourcesVpcConfig={})
+        return self.add_group(role, size, **fields)
+
+    def add_group(self, role, size=0, **fields):
+        """Make the node group of a cluster that is there."""
         self.eks.create_nodegroup(
             **self.identity,
             subnets=["subnet-1"],

@@ -182,16 +182,19 @@ def of_type(stacks: Templates, type_: str) -> Iterator[tuple[str, dict[str, Any]
             yield name, properties
 
 
+def list_mappings(value: object) -> Iterator[dict[str, Any]]:
+    """Yield every mapping anywhere in a document."""
+    if isinstance(value, dict):
+        yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            yield from list_mappings(part)
+
+
 def list_statements(value: object) -> Iterator[dict[str, Any]]:
     """Yield every policy statement anywhere in a template, key and bucket policies included."""
-    if isinstance(value, dict):
-        if "Effect" in value and "Action" in value:
-            yield value
-        for part in value.values():
-            yield from list_statements(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from list_statements(part)
+    return (row for row in list_mappings(value) if "Effect" in row and "Action" in row)
 
 
 def list_actions(statement: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from assemblies import hosted, places, resources
+from assemblies import hosted, list_mappings, places, resources
 
 from tandem.declarations.names import stack_kinds
 from tandem.declarations.project_image import list_hosted_images
@@ -114,11 +114,9 @@ def test_every_import_is_exported(stacks):
         for template in stacks.values()
         for output in template.get("Outputs", {}).values()
     }
-    assert {name for template in stacks.values() for name in imports(template)} <= exported_names
-
-
-def imports(found: object) -> list[str]:
-    if isinstance(found, dict):
-        here = [found["Fn::ImportValue"]] if "Fn::ImportValue" in found else []
-        return here + [name for value in found.values() for name in imports(value)]
-    return [name for value in found for name in imports(value)] if isinstance(found, list) else []
+    imported_names = {
+        mapping["Fn::ImportValue"]
+        for mapping in list_mappings([*stacks.values()])
+        if "Fn::ImportValue" in mapping
+    }
+    assert imported_names <= exported_names

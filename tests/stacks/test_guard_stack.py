@@ -16,7 +16,6 @@ import pytest
 from assemblies import (
     COMMITTED,
     Template,
-    Templates,
     changed,
     environment,
     one,
@@ -57,7 +56,7 @@ each_function = pytest.mark.parametrize("kind", FUNCTIONS)
 
 
 @pytest.fixture(scope="session")
-def stack(stacks: Templates) -> Template:
+def stack(stacks) -> Template:
     return stacks[f"{HOME}-Guard"]
 
 

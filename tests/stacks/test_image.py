@@ -9,7 +9,6 @@ import pytest
 import yaml
 from assemblies import (
     Template,
-    Templates,
     environment,
     hosted,
     one,
@@ -43,17 +42,17 @@ def kind(image: ProjectImage) -> str:
 
 
 @pytest.fixture(scope="session", params=PROJECT_IMAGES, ids=lambda image: image.name)
-def image(request: pytest.FixtureRequest) -> ProjectImage:
+def image(request) -> ProjectImage:
     return request.param
 
 
 @pytest.fixture(scope="session")
-def template(stacks: Templates, image: ProjectImage) -> Template:
+def template(stacks, image) -> Template:
     return stacks[f"{HOME}-{kind(image)}"]
 
 
 @pytest.fixture(scope="session")
-def registry(stacks: Templates) -> Template:
+def registry(stacks) -> Template:
     return stacks[f"{HOME}-Registry"]
 
 
@@ -82,7 +81,7 @@ def test_an_image_is_built_under_the_name_that_pods_pull(registry, template, ima
 
 class TestTheSource:
     @pytest.fixture
-    def staged(self, assembly: Path, image: ProjectImage) -> list[str]:
+    def staged(self, assembly, image) -> list[str]:
         """The files of the asset that the build takes."""
         project = one(templates(assembly)[f"{HOME}-{kind(image)}"], "AWS::CodeBuild::Project")
         folder = assembly / f"asset.{Path(project['Source']['Location']).stem}"

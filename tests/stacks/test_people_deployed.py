@@ -92,7 +92,7 @@ def zipped(folder: Path) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+def deployed(tmp_path_factory) -> Iterator[Deployed]:
     folder = tmp_path_factory.mktemp("people")
     template = synth_alone(ASKING, folder, GuardStack, environment=ASKING)
     with AwsEndpoint(
@@ -120,7 +120,7 @@ def in_the_clear(endpoint: AwsEndpoint) -> None:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> list[str]:
+def files(tmp_path) -> list[str]:
     """The environment's file, as the command reads it."""
     document = yaml.safe_load((ROOT / "environments/post-us-east-2.yaml").read_text())
     document |= {"account": ACCOUNT, "experiments": ["post"]}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from assemblies import changed, environment, resources
+from assemblies import changed, environment, list_mappings, resources
 from aws_cdk import App, Stack
 from declared_environments import read_environments
 
@@ -51,24 +51,9 @@ def test_the_pipeline_takes_on_the_roles_that_a_deploy_asks_for_and_no_other(ass
     while deploying."""
     place = environment("post-us-east-2")
     folder = assembly / f"assembly-{place.name}"
-    asked_value: set[str] = set()
-    for path in [folder / "manifest.json", *folder.glob("*.assets.json")]:
-        asked_value |= set(roles(json.loads(path.read_text())))
-
-    spelt = {arn.replace("${AWS::Partition}", "aws") for arn in asked_value}
+    paths = [folder / "manifest.json", *folder.glob("*.assets.json")]
+    mappings = list(list_mappings([json.loads(path.read_text()) for path in paths]))
+    arns = [mapping.get("assumeRoleArn") for mapping in mappings]
+    arns += [mapping.get("lookupRole", {}).get("arn") for mapping in mappings]
+    spelt = {arn.replace("${AWS::Partition}", "aws") for arn in arns if arn}
     assert spelt == set(build_targets(place)["bootstrap roles"].arns)
-
-
-def roles(found: object) -> list[str]:
-    """Every role that the CDK CLI takes on, anywhere in a manifest."""
-    if isinstance(found, list):
-        return [role for item in found for role in roles(item)]
-    if not isinstance(found, dict):
-        return []
-    mine = [found["assumeRoleArn"]] if "assumeRoleArn" in found else []
-    look = found.get("lookupRole", {}).get("arn")
-    return [
-        *mine,
-        *([look] if look else []),
-        *(role for item in found.values() for role in roles(item)),
-    ]

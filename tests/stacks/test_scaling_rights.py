@@ -10,6 +10,7 @@ import pytest
 from assemblies import changed, environment
 from botocore.exceptions import ClientError
 from doubles.aws_principal import create_principal
+from twin_fleet import TwinFleet
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from stacks.guard_rights import list_function_statements
@@ -32,28 +33,13 @@ def account() -> Iterator[AwsEndpoint]:
     with AwsEndpoint(
         account=ACCOUNT, region=REGION, enforces_policies=True, report=lambda _: None
     ) as endpoint:
-        role = endpoint.client("iam").create_role(RoleName="nodes", AssumeRolePolicyDocument="{}")[
-            "Role"
-        ]["Arn"]
-        eks = endpoint.client("eks")
-        eks.create_cluster(name=names.cluster_name(PLACE), roleArn=role, resourcesVpcConfig={})
-        for name in (names.node_group_name(PLACE), "other"):
-            eks.create_nodegroup(
-                clusterName=names.cluster_name(PLACE),
-                nodegroupName=name,
-                subnets=["subnet-1"],
-                nodeRole=role,
-                scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
-            )
+        own = TwinFleet(endpoint, names.cluster_name(PLACE), names.node_group_name(PLACE)).make()
+        TwinFleet(endpoint, own.name, "other").add_group(own.describe()["nodeRole"])
         yield endpoint
 
 
 def scaling_group(account: AwsEndpoint, node_group: str) -> str:
-    described_nodegroup = account.client("eks").describe_nodegroup(
-        clusterName=names.cluster_name(PLACE), nodegroupName=node_group
-    )
-    (group,) = described_nodegroup["nodegroup"]["resources"]["autoScalingGroups"]
-    return str(group["name"])
+    return TwinFleet(account, names.cluster_name(PLACE), node_group).group_name()
 
 
 def function(account: AwsEndpoint, service: str) -> Any:

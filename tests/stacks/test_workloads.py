@@ -12,7 +12,6 @@ import pytest
 import yaml
 from assemblies import (
     Template,
-    Templates,
     environment,
     hosted,
     inputs,
@@ -20,7 +19,6 @@ from assemblies import (
     wide_experiment,
 )
 from chart_cases import render_charts
-from kubectl_program import unpack_kubectl
 
 from charts import build_charts, list_stages
 from charts.people import build_people_charts
@@ -41,7 +39,7 @@ MOST_TEMPLATE = 1_000_000  # CloudFormation user guide, quotas
 
 
 @pytest.fixture(scope="session")
-def workloads(stacks: Templates) -> Template:
+def workloads(stacks) -> Template:
     return stacks["post-us-east-2-Workloads"]
 
 
@@ -133,8 +131,8 @@ def test_every_applied_kind_can_be_pruned(stacks):
     assert applied_kinds - list_prunable_kinds() == set()
 
 
-def test_the_deployed_kubectl_reads_the_settings(pytestconfig):
-    words = [unpack_kubectl(pytestconfig.cache), "kuberc", "view", "--kuberc", SETTINGS]
+def test_the_deployed_kubectl_reads_the_settings(kubectl):
+    words = [kubectl, "kuberc", "view", "--kuberc", SETTINGS]
     result = subprocess.run(words, capture_output=True, text=True, check=True)
 
     (defaults,) = yaml.safe_load(result.stdout)["defaults"]

@@ -55,17 +55,17 @@ FOLDERS = (
 
 
 @pytest.fixture(scope="module")
-def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
+def distribution(tmp_path_factory) -> Distribution:
     return build_distribution(tmp_path_factory.mktemp("distribution"))
 
 
 @pytest.fixture(scope="module")
-def programs(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def programs(distribution, tmp_path_factory) -> Path:
     return create_environment(tmp_path_factory.mktemp("light") / "venv", distribution.wheel)
 
 
 @pytest.fixture
-def run(programs: Path, tmp_path: Path) -> Run:
+def run(programs, tmp_path) -> Run:
     """A program of the light installation, called in an empty folder with an empty home."""
     home = tmp_path / "home"
     work = tmp_path / "work"

@@ -65,13 +65,12 @@ FORMS: Mapping[str, tuple[str, dict[str, Any]]] = {
 """File to its content, and how it is read."""
 
 
-def write_suite(project: Path, name: str, **changes: Any) -> dict[str, Any]:
+def write_suite(project: Path, name: str) -> dict[str, Any]:
     """Write a file of prompts into a project; return how an experiment declares it.
 
     Args:
         project: folder that holds experiments/.
         name: of FORMS.
-        changes: of the declaration.
     """
     content, options = FORMS[name]
     path = project / "prompts" / name
@@ -80,4 +79,4 @@ def write_suite(project: Path, name: str, **changes: Any) -> dict[str, Any]:
     digest = hashlib.sha256(content.encode()).hexdigest()
     classes = dict.fromkeys(CLASSES, PROMPT_COUNT // len(CLASSES))
     declaration = {"file": f"prompts/{name}", "sha256": digest, "classes": classes}
-    return {**declaration, **options, **changes}
+    return {**declaration, **options}
