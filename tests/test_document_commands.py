@@ -4,6 +4,7 @@ run."""
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import os
 import re
@@ -300,21 +301,14 @@ def test_the_cdk_has_command_and_flags(words):
 def list_declared_flags(place: Path) -> frozenset[str]:
     """Return the flags that a script or a package adds to its parsers."""
     files = [place] if place.is_file() else sorted(place.glob("*.py"))
-    calls = [
-        node
-        for file in files
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Call)
-    ]
-    own_calls = [
-        call
-        for call in calls
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
-    ]
-    values = [
-        value.value for call in own_calls for value in call.args if isinstance(value, ast.Constant)
-    ]
-    return frozenset({"--help", *(value for value in values if value.startswith("-"))})
+    flags = {"--help"}
+    for node in itertools.chain.from_iterable(
+        ast.walk(ast.parse(file.read_text())) for file in files
+    ):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
+            names = {value.value for value in node.args if isinstance(value, ast.Constant)}
+            flags |= {name for name in names if name.startswith("-")}
+    return frozenset(flags)
 
 
 def find_script(words: tuple[str, ...]) -> Path:

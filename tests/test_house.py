@@ -21,13 +21,6 @@ def test_a_docstring_is_no_size():
     assert count_nodes(with_docstring) == count_nodes(without_docstring)
 
 
-def test_a_statement_is_size_in_any_form():
-    in_lines = ast.parse("first = 1\nsecond = 2")
-    in_a_line = ast.parse("first = 1; second = 2")
-
-    assert count_nodes(in_lines) == count_nodes(in_a_line)
-
-
 @pytest.mark.parametrize("word", ["found", "measured", "_kept"])
 def test_a_participle_is_known(word):
     assert is_participle(word)

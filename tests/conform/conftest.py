@@ -10,10 +10,11 @@ from contextlib import AbstractContextManager
 
 import pytest
 from api_store import ApiStore
-from given_manifests import GivenManifests, list_environments, render_environment
+from given_manifests import GivenManifests, render_environment
 from made_objects import MadeObjects, list_names, list_taken_names
 from named_cluster import NamedCluster, NamedClusterError
 from played_kubelets import PlayedKubelets
+from shipped import ENVIRONMENTS
 
 from rehearsal.cluster.pods import VirtualPods
 from tandem.errors import ExitCode
@@ -53,7 +54,7 @@ def environments(cluster, tmp_path_factory) -> dict[str, GivenManifests]:
     folder = tmp_path_factory.mktemp("manifests")
     return {
         name: GivenManifests.read(cluster, render_environment(name, folder))
-        for name in list_environments()
+        for name in ENVIRONMENTS
     }
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rehearsal.aws.installation import REPOSITORY
+from shipped import load_shipped
+
 from tandem.declarations.names import experiment_namespace
-from tandem.declarations.workspace import load_workspace
 
 NAME = "post-us-east-2"
-_WORKSPACE = load_workspace(REPOSITORY / "environments", REPOSITORY / "experiments", (NAME,))
+_WORKSPACE = load_shipped()
 ENVIRONMENT = _WORKSPACE.environments[NAME].record
 EXPERIMENT = _WORKSPACE.experiments["post"].record
 NAMESPACE = experiment_namespace(EXPERIMENT)

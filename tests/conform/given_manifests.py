@@ -130,11 +130,6 @@ class GivenManifests:
         self.cluster.run(*words, bodies=self.list_wide_objects())
 
 
-def list_environments() -> list[str]:
-    """Return the names of the example environments of the checkout."""
-    return sorted(path.stem for path in (REPOSITORY / "environments").glob("*.yaml"))
-
-
 def render_environment(name: str, folder: Path) -> Path:
     """Render an environment by the project's own command, and return its folder."""
     command = [sys.executable, "-m", "tandem", "render", name, "--out", str(folder)]

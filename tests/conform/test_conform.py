@@ -13,12 +13,13 @@ from both_apis import look_at_named, look_at_rehearsal
 from bound_tokens import wait_for_refusal
 from declared_post import NAME as POST
 from declared_post import NAMESPACE
-from given_manifests import WAYS, list_environments
+from given_manifests import WAYS
 from neuron_claims import read_replicas, read_server_devices
 from played_nodes import play_nodes
 from played_world import deploy_world
 from run_lives import RunLives
 from runner_looks import LOOKS
+from shipped import ENVIRONMENTS
 from withdrawn_rights import PRUNE_LABEL, list_withdrawn
 
 from rehearsal.run.settings import RunFaults
@@ -30,7 +31,6 @@ pytestmark = [
     pytest.mark.usefixtures("made_objects"),
     pytest.mark.xdist_group("conform"),
 ]
-ENVIRONMENTS = list_environments()
 TITLES = [account.title for account in list_accounts(NAMESPACE)]
 
 

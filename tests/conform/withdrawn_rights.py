@@ -14,7 +14,7 @@ STRAY_NAMESPACE = (
 def list_withdrawn() -> list[Object]:
     """Return the object that stays, and those that are withdrawn."""
     role = {"apiGroup": "rbac.authorization.k8s.io", "name": NAME}
-    namespaced_values = [
+    rows = [
         ("v1", "ConfigMap", {}),
         ("v1", "ServiceAccount", {}),
         ("v1", "ResourceQuota", {"spec": {"hard": {"pods": "100"}}}),
@@ -30,8 +30,6 @@ def list_withdrawn() -> list[Object]:
             {"roleRef": {**role, "kind": "Role"}, "subjects": []},
         ),
         ("resource.k8s.io/v1", "ResourceClaimTemplate", {"spec": {"spec": {}}}),
-    ]
-    wide = [
         ("rbac.authorization.k8s.io/v1", "ClusterRole", {"rules": []}),
         (
             "rbac.authorization.k8s.io/v1",
@@ -39,18 +37,10 @@ def list_withdrawn() -> list[Object]:
             {"roleRef": {**role, "kind": "ClusterRole"}},
         ),
     ]
-    metadata = {"name": NAME, "labels": {PRUNE_LABEL: ""}}
-    bodies = [
-        {
-            "apiVersion": version,
-            "kind": kind,
-            "metadata": {**metadata, "namespace": STRAY_NAMESPACE},
-            **content,
-        }
-        for version, kind, content in namespaced_values
-    ]
-    bodies += [
-        {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
-        for version, kind, content in wide
-    ]
+    bodies = []
+    for version, kind, content in rows:
+        metadata = {"name": NAME, "labels": {PRUNE_LABEL: ""}}
+        if not kind.startswith("Cluster"):
+            metadata["namespace"] = STRAY_NAMESPACE
+        bodies.append({"apiVersion": version, "kind": kind, "metadata": metadata, **content})
     return bodies

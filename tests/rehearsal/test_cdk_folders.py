@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from rehearsal.aws.cdk_cli import CdkCli
-from rehearsal.aws.installation import REPOSITORY
 
 
 def test_each_command_synthesizes_into_a_folder_of_its_own(tmp_path, monkeypatch):
@@ -23,4 +22,3 @@ def test_each_command_synthesizes_into_a_folder_of_its_own(tmp_path, monkeypatch
 
     folders = [words[words.index("--output") + 1] for words in calls]
     assert [folder for folder in folders if not folder.startswith(str(tmp_path))] == []
-    assert str(REPOSITORY / "cdk.out") not in folders

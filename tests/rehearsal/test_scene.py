@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
-from shipped import ENVIRONMENTS
+from shipped import load_shipped
 
 from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, create_prerequisites, create_sandbox
 
@@ -43,9 +42,8 @@ def test_a_renewal_changes_the_reservation_and_nothing_else(sandbox):
 def test_spot_nodes_get_no_reservation(tmp_path):
     name = next(
         name
-        for name in ENVIRONMENTS
-        if yaml.safe_load((ROOT / "environments" / f"{name}.yaml").read_text())["capacity"]["kind"]
-        == "spot"
+        for name, file in load_shipped().environments.items()
+        if file.record.capacity.kind == "spot"
     )
 
     assert (

@@ -136,9 +136,6 @@ def strict(enforcing):
     enforcing.set_fleet()
 
 
-# firing
-
-
 # the words
 
 

@@ -70,57 +70,54 @@ def list_publishers(read: MetricRead) -> list[str]:
     ]
 
 
-class TestLayout:
-    @every_dashboard
-    def test_no_committed_dashboard_has_a_hole_or_an_overlap(self, stacks, name, part):
-        cells = [
-            (column, row)
-            for box in body_of(stacks, name, part)["widgets"]
-            for column in range(box["x"], box["x"] + box["width"])
-            for row in range(box["y"], box["y"] + box["height"])
+@every_dashboard
+def test_no_committed_dashboard_has_a_hole_or_an_overlap(stacks, name, part):
+    cells = [
+        (column, row)
+        for box in body_of(stacks, name, part)["widgets"]
+        for column in range(box["x"], box["x"] + box["width"])
+        for row in range(box["y"], box["y"] + box["height"])
+    ]
+    rows = max(row for _, row in cells) + 1
+
+    assert len(cells) == len(set(cells)) == rows * COLUMNS
+    assert set(cells) == {(column, row) for column in range(COLUMNS) for row in range(rows)}
+
+
+@every_dashboard
+def test_all_that_is_drawn_stands_in_a_recording_of_a_publisher_that_its_graph_names(
+    stacks, name, part
+):
+    named_publishers = {content.publisher for content in graphs(drawn(name)[part])}
+
+    for read in list_reads(body_of(stacks, name, part)):
+        publishers = list_publishers(read)
+        recorded_publishers = [
+            publisher for publisher in publishers if sends(publisher, read.metric, read.dimensions)
         ]
-        rows = max(row for _, row in cells) + 1
-
-        assert len(cells) == len(set(cells)) == rows * COLUMNS
-        assert set(cells) == {(column, row) for column in range(COLUMNS) for row in range(rows)}
+        assert set(recorded_publishers) & named_publishers, read
 
 
-class TestPublishing:
-    @every_dashboard
-    def test_all_that_is_drawn_stands_in_a_recording_of_a_publisher_that_its_graph_names(
-        self, stacks, name, part
-    ):
-        named_publishers = {content.publisher for content in graphs(drawn(name)[part])}
-
-        for read in list_reads(body_of(stacks, name, part)):
-            publishers = list_publishers(read)
-            recorded_publishers = [
-                publisher
-                for publisher in publishers
-                if sends(publisher, read.metric, read.dimensions)
-            ]
-            assert set(recorded_publishers) & named_publishers, read
-
-    @pytest.mark.parametrize(("name", "part"), EXPERIMENTS)
-    def test_all_that_the_bench_publishes_is_drawn_for_every_experiment(self, stacks, name, part):
-        metrics = {read.metric for read in list_reads(body_of(stacks, name, part))}
-        assert metrics == {metric.name for metric in list_published_metrics()}
+@pytest.mark.parametrize(("name", "part"), EXPERIMENTS)
+def test_all_that_the_bench_publishes_is_drawn_for_every_experiment(stacks, name, part):
+    metrics = {read.metric for read in list_reads(body_of(stacks, name, part))}
+    assert metrics == {metric.name for metric in list_published_metrics()}
 
 
-class TestLimits:
-    @pytest.mark.parametrize(
-        ("within", "beyond", "limit"),
-        [((500, 5), (501, 4), "500"), ((1, 2500), (1, 2501), "2500")],
-        ids=["widgets", "metrics"],
-    )
-    def test_a_body_is_refused_beyond_a_limit(self, within, beyond, limit):
-        assert list_faults(*within) == []
-        (fault,) = list_faults(*beyond)
-        assert fault.endswith(f"at most {limit}")
+@pytest.mark.parametrize(
+    ("within", "beyond", "limit"),
+    [((500, 5), (501, 4), "500"), ((1, 2500), (1, 2501), "2500")],
+    ids=["widgets", "metrics"],
+)
+def test_a_body_is_refused_beyond_a_limit(within, beyond, limit):
+    assert list_faults(*within) == []
+    (fault,) = list_faults(*beyond)
+    assert fault.endswith(f"at most {limit}")
 
-    def test_a_body_that_no_template_could_carry_is_refused(self):
-        (fault,) = list_faults(250, 10, namespace="n" * 250)
-        assert fault.endswith("at most 250000")
+
+def test_a_body_that_no_template_could_carry_is_refused():
+    (fault,) = list_faults(250, 10, namespace="n" * 250)
+    assert fault.endswith("at most 250000")
 
 
 def list_faults(widgets: int, metrics: int, namespace: str = "n") -> list[str]:

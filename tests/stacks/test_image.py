@@ -14,7 +14,6 @@ from assemblies import (
     one,
     places,
     resources,
-    templates,
 )
 
 from lambdas.build_image.handler import MARGIN_S, MAX_WAIT_S, WAIT_S
@@ -79,18 +78,11 @@ def test_an_image_is_built_under_the_name_that_pods_pull(registry, template, ima
     assert image.reference(environment(HOME)).endswith(f"/{build['Repository']}:{build['Tag']}")
 
 
-class TestTheSource:
-    @pytest.fixture
-    def staged(self, assembly, image) -> list[str]:
-        """The files of the asset that the build takes."""
-        project = one(templates(assembly)[f"{HOME}-{kind(image)}"], "AWS::CodeBuild::Project")
-        folder = assembly / f"asset.{Path(project['Source']['Location']).stem}"
-        return sorted(
-            path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
-        )
-
-    def test_is_what_the_tag_is_a_digest_of(self, staged, image):
-        assert tuple(staged) == image.source_files()
+def test_the_source_is_what_the_tag_is_a_digest_of(assembly, template, image):
+    project = one(template, "AWS::CodeBuild::Project")
+    folder = assembly / f"asset.{Path(project['Source']['Location']).stem}"
+    paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    assert sorted(map(str, paths)) == list(image.source_files())
 
 
 def test_build_in_the_vpc_admits_nobody(stacks):

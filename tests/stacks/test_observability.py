@@ -50,15 +50,15 @@ def test_percentile_is_an_extended_statistic(tmp_path):
     assert (alarm["ExtendedStatistic"], alarm.get("Statistic")) == ("p50", None)
 
 
-class TestLimits:
-    def test_a_hundred_variants_fit_a_template(self, tmp_path):
-        place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
-        result = alone(place, tmp_path, [wide_experiment(100)])
-        assert len(result["Resources"]) <= 500
-        assert len(json.dumps(result)) < 1_000_000  # CloudFormation user guide, quotas
+def test_a_hundred_variants_fit_a_template(tmp_path):
+    place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
+    result = alone(place, tmp_path, [wide_experiment(100)])
+    assert len(result["Resources"]) <= 500
+    assert len(json.dumps(result)) < 1_000_000  # CloudFormation user guide, quotas
 
-    def test_a_dashboard_beyond_a_limit_is_refused(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(dashboards, "MAX_WIDGETS", 20)
-        place = environment(HOME)
-        with pytest.raises(TemplateLimitError, match="at most 20; host fewer experiments"):
-            alone(place, tmp_path, hosted(place))
+
+def test_a_dashboard_beyond_a_limit_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(dashboards, "MAX_WIDGETS", 20)
+    place = environment(HOME)
+    with pytest.raises(TemplateLimitError, match="at most 20; host fewer experiments"):
+        alone(place, tmp_path, hosted(place))

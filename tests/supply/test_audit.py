@@ -125,29 +125,29 @@ def program(folder: Path, name: str, output: str, code: int) -> Path:
 MINIMIST = {"range": "<1.2.6", "via": [{"url": "GHSA-xvch-5gv4-984h"}], "fixAvailable": True}
 
 
-class TestNpm:
-    @pytest.mark.parametrize(
-        ("output", "code", "lines"),
-        [
-            ({"vulnerabilities": {}}, 0, set()),
-            (
-                {"vulnerabilities": {"minimist": MINIMIST}},
-                1,
-                {"minimist@<1.2.6: GHSA-xvch-5gv4-984h, fix available: true"},
-            ),
-        ],
-        ids=["none", "one"],
+@pytest.mark.parametrize(
+    ("output", "code", "lines"),
+    [
+        ({"vulnerabilities": {}}, 0, set()),
+        (
+            {"vulnerabilities": {"minimist": MINIMIST}},
+            1,
+            {"minimist@<1.2.6: GHSA-xvch-5gv4-984h, fix available: true"},
+        ),
+    ],
+    ids=["none", "one"],
+)
+def test_what_npm_knows_is_told(tmp_path, monkeypatch, output, code, lines):
+    monkeypatch.setenv(
+        "PATH", str(program(tmp_path, "npm", json.dumps(output), code).parent), prepend=":"
     )
-    def test_says_what_npm_knows(self, tmp_path, monkeypatch, output, code, lines):
-        monkeypatch.setenv(
-            "PATH", str(program(tmp_path, "npm", json.dumps(output), code).parent), prepend=":"
-        )
-        assert audit.audit_npm() == lines
+    assert audit.audit_npm() == lines
 
-    def test_an_answer_without_a_list_is_no_answer(self, tmp_path, monkeypatch):
-        npm = program(
-            tmp_path, "npm", json.dumps({"message": "405 Method Not Allowed", "statusCode": 405}), 1
-        )
-        monkeypatch.setenv("PATH", str(npm.parent), prepend=":")
-        with pytest.raises(audit.AuditError, match="405 Method Not Allowed"):
-            audit.audit_npm()
+
+def test_an_answer_of_npm_without_a_list_is_no_answer(tmp_path, monkeypatch):
+    npm = program(
+        tmp_path, "npm", json.dumps({"message": "405 Method Not Allowed", "statusCode": 405}), 1
+    )
+    monkeypatch.setenv("PATH", str(npm.parent), prepend=":")
+    with pytest.raises(audit.AuditError, match="405 Method Not Allowed"):
+        audit.audit_npm()

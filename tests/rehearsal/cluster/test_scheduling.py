@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from types import SimpleNamespace
 
 import pytest
 from server_objects import DRIVER, GROUP, add_node, add_slice
@@ -16,13 +15,8 @@ START = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def clock() -> SimpleNamespace:
-    return SimpleNamespace(moment=START)
-
-
-@pytest.fixture
-def store(clock) -> ObjectStore:
-    return ObjectStore(lambda: clock.moment)
+def store() -> ObjectStore:
+    return ObjectStore(lambda: START)
 
 
 def add_pod(store, name, *, cpu="1", **spec):
