@@ -154,6 +154,7 @@ class StackState:
     name: str
     status: str
     change_time: str
+    is_protected: bool
     template: str
 
 
@@ -172,6 +173,7 @@ def read_stacks(endpoint: AwsEndpoint, environment: str) -> dict[str, StackState
             name=stack["StackName"],
             status=stack["StackStatus"],
             change_time=str(stack.get("LastUpdatedTime", stack["CreationTime"])),
+            is_protected=stack["EnableTerminationProtection"],
             template=_read_template(cloudformation, stack["StackName"]),
         )
         for stack in sorted(stacks, key=lambda stack: str(stack["CreationTime"]))
