@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 
 import pytest
 
 from tandem.artifacts.job_env import (
     HOLDER_VARIABLE,
+    STAGE_VARIABLE,
+    add_bucket_argument,
     parse_model_references,
     read_artifact_key,
     read_holder,
@@ -25,6 +28,31 @@ def test_a_model_is_pinned_at_a_commit_alone():
     assert reference.is_pinned
     assert reference.prefix == f"models/Qwen/Qwen3-1.7B/{COMMIT}"
     assert not replace(reference, revision="main").is_pinned
+
+
+def test_a_model_names_the_command_of_the_manifest_that_stages_it(monkeypatch):
+    monkeypatch.setenv(STAGE_VARIABLE, "kubectl apply -f stage.yaml")
+
+    (reference,) = parse_model_references([f"Qwen/Qwen3-1.7B@{COMMIT}"])
+
+    assert reference.command == "kubectl apply -f stage.yaml"
+
+
+def test_a_bucket_must_be_named_where_the_pod_has_none(monkeypatch):
+    monkeypatch.delenv("TANDEM_BUCKET", raising=False)
+    parser = argparse.ArgumentParser()
+    add_bucket_argument(parser)
+
+    with pytest.raises(SystemExit):
+        parser.parse_args([])
+
+
+def test_the_bucket_of_the_pod_needs_no_option(monkeypatch):
+    monkeypatch.setenv("TANDEM_BUCKET", "pods-bucket")
+    parser = argparse.ArgumentParser()
+    add_bucket_argument(parser)
+
+    assert parser.parse_args([]).bucket == "pods-bucket"
 
 
 @pytest.mark.parametrize("name", ["Qwen3-1.7B@main", "Qwen/Qwen3-1.7B", "Qwen/..@main", "a/b@c/d"])
