@@ -106,6 +106,14 @@ def test_write_makes_a_file_once(tmp_path):
     assert main(["migrate", "post", "--runtime", "native", "--write", *folders]) == 2
 
 
+def test_a_written_experiment_makes_the_folders_above_it(tmp_path):
+    folder = tmp_path / "team" / "experiments"
+
+    main(["migrate", "post", "--runtime", "native", "--write", f"--experiments={folder}"])
+
+    assert (folder / "post-native.yaml").is_file()
+
+
 @pytest.mark.parametrize(
     ("path", "line", "refused_line"),
     [
