@@ -81,6 +81,15 @@ def test_what_is_stored_is_present_and_needs_no_command(run, mine, store):
     )
 
 
+def test_a_stored_set_is_listed_with_its_size_age_and_users(run, mine, store):
+    need = artifact(mine)
+    put_set(store, need.prefix, "run", need.fields, {"big": bytes(1 << 20)})
+
+    lines = [line.strip() for line in run()[1].splitlines()]
+
+    assert "1.0 MiB, 0 days old, 0.00 USD a month, used by post/qwen-vllm" in lines
+
+
 @pytest.mark.parametrize(("whole", "code"), [(True, 0), (False, 1)])
 def test_strict_gives_1_when_something_needed_is_not_whole(run, mine, store, whole, code):
     store_needs(store, needed(mine) if whole else needed(mine)[1:])
