@@ -73,6 +73,10 @@ def write(out: Path, experiment: str, stage: str, bodies: list[dict[str, Any]]) 
     return file
 
 
+def test_an_unchanged_folder_compiles_nothing(specs, before, capsys):
+    assert "nothing compiles again" in check(specs, before, capsys)[1]
+
+
 def test_a_changed_window_is_told_as_the_reason(specs, before, capsys):
     edit(specs, *K5)
 
@@ -145,6 +149,11 @@ def test_a_refused_experiment_is_not_compared(specs, before, capsys):
     edit(specs, "tensor_parallel_size: 32", "tensor_parallel_size: 63")
     code, out = check(specs, before, capsys)
     assert (code, "not compared, refused above: post-us-east-2/post" in out) == (2, True)
+
+
+def test_what_is_not_compared_is_not_said_to_keep_its_artifact(specs, before, capsys):
+    edit(specs, "tensor_parallel_size: 32", "tensor_parallel_size: 63")
+    assert "nothing compiles again" not in check(specs, before / "post.yaml", capsys)[1]
 
 
 def test_nothing_to_compare_with_gives_2(specs, tmp_path, capsys):
