@@ -74,6 +74,32 @@ def test_a_plan_recommends_only_what_it_knows(flags, advice, capsys):
     assert read_advice(capsys).startswith(advice)
 
 
+@pytest.mark.parametrize(
+    ("flags", "advice"),
+    [
+        (
+            ("--acceptance", "0.8"),
+            f"Try {LARGE} with window 5 first: faster than plain decoding if the plain",
+        ),
+        (
+            ("--acceptance", "0.1"),
+            "Measure before you decide: no window of these is sure to be faster, whatever the TPOT",
+        ),
+        (
+            ("--acceptance", "0.5", "--tpot", "20"),
+            f"Measure before you decide: {LARGE} with window 3 may be slower or faster, 0.9 to 1.7",
+        ),
+        (
+            ("--acceptance", "0.8", "--concurrency", "4"),
+            "No speed-up can be forecast at concurrency 4: none is published above 2.",
+        ),
+    ],
+)
+def test_a_draft_of_known_acceptance_is_tried_measured_or_left(flags, advice, capsys):
+    assert run(*PLAN, *flags) == 0
+    assert read_advice(capsys).startswith(advice)
+
+
 def test_an_unknown_draft_beside_a_known_one_is_named(capsys):
     run(*DRAFTS, "--acceptance", "Qwen3-0.6B=0.9", "--tpot", "30")
     assert f"Nothing is known of {LARGE}: it may be better." in read_advice(capsys)
