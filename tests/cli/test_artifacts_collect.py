@@ -92,6 +92,12 @@ def test_without_delete_nothing_goes(run, store):
     )
 
 
+def test_what_would_be_freed_has_its_price(run, store):
+    put_set(store, STALE, "run", files={"big": bytes(1 << 20)})
+
+    assert "would free 1.0 MiB, 0.00 USD a month at 0.025 a GB (your figure of" in run()[1]
+
+
 def test_delete_removes_what_is_unused_alone(run, mine, store):
     store_needs(store, needed(mine))
     before = keys(store)
