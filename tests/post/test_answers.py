@@ -539,6 +539,32 @@ def test_drafts_are_answered_by_variants_that_differ_in_them(small_ms, accepted,
     assert claim.answer == word
 
 
+def test_the_targets_own_token_is_not_accepted():
+    # of 4.0 and 2.2 tokens a step the draft gave 3.0 and 1.2, which is 60 % less
+    acceptance = [
+        ClassAcceptance(arm=arm, class_="all", method="counters", acceptance_length=length)
+        for arm, length in (("large", 4.0), ("small", 2.2))
+    ]
+    seen = observed_with((POST_BASE, posts("large"), posts("small")), [Asked()])
+    drafts = {"large": DRAFT, "small": "Qwen/Qwen3-0.6B"}
+    claim = answer("C9", seen=seen, acceptance=tuple(acceptance), drafts=drafts)
+    assert ": 3.00 to 1.20 from the larger to the smaller draft, 60 % less" in claim.why
+
+
+def test_a_prompt_at_two_loads_is_one_value():
+    # 4 times as fast at one load and half as fast at the other: faster for each prompt by the mean
+    best_ms = {1: 1000, 2: 4000}
+    other_ms = {1: 4000, 2: 2000}
+    requests = [
+        Asked(arm=arm, concurrency=load, prompt=f"p{number}", e2e_ms=times_ms[load] + number)
+        for arm, times_ms in (("w7", best_ms), ("w5", other_ms), ("w15", other_ms))
+        for load, number in itertools.product((1, 2), range(6))
+    ]
+    arms = [posts(f"w{size}", window=size) for size in (7, 5, 15)]
+    seen = observed_with((POST_BASE, *arms), requests)
+    assert answer("C10", seen=seen).answer == "confirmed"
+
+
 def test_one_window_compares_no_windows():
     claim = answer("C10", seen=of_the_post())
     assert claim.answer == "not comparable"
