@@ -84,7 +84,8 @@ def parse_answer(
     cached_tokens = details.get("cached_tokens") if isinstance(details, dict) else None
     texts = _join_texts(parser.outputs)
     shown_texts = {name: reply.access.mask_text(text) for name, text in texts.items()}
-    repeats_secret = shown_texts != texts  # in pieces, which ids and log-probabilities have too
+    # ids and log-probabilities repeat a secret in pieces, even if one event has all of its text
+    repeats_secret = reply.repeats_secret or shown_texts != texts
     return msgspec.structs.replace(
         record,
         **split_chunks(parser.list_chunks()),

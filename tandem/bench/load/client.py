@@ -252,10 +252,13 @@ class CompletionClient:
 
     def _hide_secrets(self, reply: ServerReply) -> None:
         """Hide the server's secrets where its reply repeats them."""
+        if not self._access.list_headers():
+            return
         reply.access = self._access
         mask = self._access.mask_values
         body = reply.body
-        if mask(body) != body:
+        reply.repeats_secret = mask(body) != body
+        if reply.repeats_secret:
             reply.reads[:] = [(at_ns, mask(piece)) for at_ns, piece in _join_lines(reply.reads)]
         if reply.error_detail is not None:
             reply.error_detail = self._access.mask_text(reply.error_detail)

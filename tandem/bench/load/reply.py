@@ -55,6 +55,7 @@ class ServerReply:
         url: of the request, for messages.
         limit_bytes: most bytes of the body, after decompression.
         access: secrets of the request, which no record may repeat.
+        repeats_secret: whether the body repeated one of them, before it was hidden there.
     """
 
     start_ns: int
@@ -71,6 +72,7 @@ class ServerReply:
     url: str = "the server"
     limit_bytes: int = 0
     access: ServerAccess = NO_ACCESS
+    repeats_secret: bool = False
 
     @property
     def start_s(self) -> float:

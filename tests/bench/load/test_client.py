@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 
 import pytest
 from independent_server import MODEL, Schedule, Server
@@ -14,7 +15,9 @@ from tandem.bench.load import answer
 from tandem.bench.load.client import CompletionClient
 from tandem.bench.load.reply import ServerReply
 from tandem.bench.load.sse import EventSplitter
+from tandem.bench.plan.server_access import ServerAccess
 from tandem.bench.records.manifest import Timeouts
+from tandem.bench.records.record import JSON_NULL
 
 NOWHERE = "http://127.0.0.1:9"  # the discard port, where nothing listens
 
@@ -148,6 +151,30 @@ def test_no_connection_is_a_word_with_the_address(url, detail):
 
     assert (reply.error, reply.status, reply.end_ns > reply.start_ns) == ("connect", None, True)
     assert str(reply.error_detail).startswith(detail)
+
+
+# Secrets
+
+
+def test_of_a_key_in_one_event_neither_ids_nor_logprobs_stay():
+    entries = [{"token": token, "logprob": -0.25} for token in ("key-of-", "server-1")]
+    choice = {
+        "delta": {"content": "key-of-server-1"},
+        "token_ids": [4, 5],
+        "logprobs": {"content": entries},
+        "finish_reason": "stop",
+    }
+    event = f"data: {json.dumps({'choices': [choice]})}\n\ndata: [DONE]\n\n"
+
+    async def ask(client: CompletionClient, _: Server) -> ServerReply:
+        return await client.send_request(asking(), LONG)
+
+    schedule = Schedule(raw=(event.encode().hex(),))
+    reply = run(ask, schedule, access=ServerAccess(api_key="key-of-server-1"))
+    record = answer.parse_answer(reply, asking())
+
+    assert (record.error, record.text) == (None, "[hidden]")
+    assert (record.token_ids, record.logprobs) == (None, JSON_NULL)
 
 
 # Interrupted
