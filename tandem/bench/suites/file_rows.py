@@ -174,11 +174,10 @@ def _find_line(content: bytes, error: Exception) -> int:
 
 def _decode_row(place: str, line: bytes) -> FileRow:
     try:
-        value = msgspec.json.decode(line)
-    except (ValueError, RecursionError) as error:
+        row = FileRow(place=place, value=msgspec.json.decode(line))
+        return replace(row, repeats_key=row.has_own_marks and _repeats_key(line))
+    except (ValueError, RecursionError) as error:  # json nests less deeply than msgspec
         return FileRow(place=place, fault=str(error))
-    row = FileRow(place=place, value=value)
-    return replace(row, repeats_key=row.has_own_marks and _repeats_key(line))
 
 
 def _repeats_key(line: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 
 import pytest
@@ -63,6 +64,13 @@ def test_a_json_file_of_something_else_is_not_sent_as_text():
     (row,) = read_rows(b"Hi\n", "a.jsonl")
     assert (row.place, row.value) == ("line 1", None)
     assert "JSON is malformed" in str(row.fault)
+
+
+def test_a_line_of_any_depth_is_a_row_or_a_fault():
+    start = b'{"id": "a", "class": "QA", "prompt": '
+    lines = [start + b"[" * depth + b"]" * depth + b"}" for depth in range(sys.getrecursionlimit())]
+    rows = read_rows(b"\n".join(lines), "a.jsonl")
+    assert {bool(row.fault) != bool(row.value) for row in rows} == {True}
 
 
 @pytest.mark.parametrize("form", ["table", "lines"])
