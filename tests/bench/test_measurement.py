@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,14 +155,25 @@ def test_the_file_limit_is_raised_for_a_run(url, tmp_path):
 
 
 def test_interrupt_while_the_loop_ends_is_ignored(monkeypatch):
+    sent_signals = []
+
+    def interrupt_once_ignored() -> None:
+        end_s = time.monotonic() + READY_S
+        while signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            if time.monotonic() > end_s:
+                return  # a signal now would end the tests
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        sent_signals.append(signal.SIGINT)
+
     async def run_briefly(_run: MeasurementRun) -> RunOutcome:
-        loop = asyncio.get_running_loop()
-        loop.run_in_executor(None, time.sleep, 0.2)  # the loop's end waits for it
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        # the loop's end waits for it
+        asyncio.get_running_loop().run_in_executor(None, interrupt_once_ignored)
         return RunOutcome(reason="done")
 
     monkeypatch.setattr(MeasurementRun, "run", run_briefly)
     run = MeasurementRun(settings=cast("RunSettings", None), folder=Path("run"))
 
     assert run_until_end(run).reason == "done"
+    assert sent_signals == [signal.SIGINT]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
