@@ -112,7 +112,8 @@ async def _run_without_interrupt_after(run: MeasurementRun) -> RunOutcome:
 
 def _handle_interrupt(handler: Any) -> None:
     with contextlib.suppress(ValueError):  # not the main thread: it gets no signals
-        signal.signal(signal.SIGINT, handler)
+        # None is a handler that Python did not set, and cannot set again
+        signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
 
 
 def _create_run(
