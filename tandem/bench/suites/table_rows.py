@@ -26,9 +26,8 @@ QUOTE_CHANGE = "a quote inside a cell is written twice"
 # prose has a space after its comma, and more words; pandas leaves the name of its first column
 # empty, or calls it "Unnamed: 0"
 _COLUMN_NAME = re.compile(r"([^\W\d][\w.():/-]*( [\w.()/-]+){0,2})?")
-_SIGN_LINE = re.compile(
-    rb"sep=[^\r\n]+(?=\r?\n)"
-)  # Excel's first line may name the sign between cells
+# Excel's first line may name the sign between cells: one character of UTF-8; more is prose
+_SIGN_LINE = re.compile(rb"sep=[^\r\n\x80-\xbf][\x80-\xbf]*(?=\r?\n)")
 # a line that is one of these words alone is the head of a table with one column
 _LONE_COLUMNS = frozenset({"prompt", "prompts", "question", "instruction", "text", "query"})
 

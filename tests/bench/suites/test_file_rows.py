@@ -20,6 +20,11 @@ ROWS = {
     "table of Excel": ("a", "prompt,kind,,\nHi,QA,,\n", None),
     "table of Excel with empty rows": ("a", "prompt,kind\nHi,QA\n,\n , \n", None),
     "table of Excel with its sign": ("a", "sep=;\r\nprompt;kind\r\nHi;QA\r\n", None),
+    "prose like the sign": (
+        "a",
+        "sep=a b\nprompt\n",
+        [("line 1", "sep=a b"), ("line 2", "prompt")],
+    ),
     "a list a line": ("a", "[[1]]\n[[2]]\n", [("line 1", [[1]]), ("line 2", [[2]])]),
     "table by its cells": ("a", "prompt,kind\nHi,QA\n", None),
     "table by its name": ("a.CSV", "prompt\nHi\n", None),
