@@ -64,7 +64,7 @@ FOREIGN_FLAGS: Mapping[str, str] = {
     "--dataset-path": "--suite",
     "--max-concurrency": "--concurrency",
     "--max-seconds": "--duration",
-    "--num-prompts": "--prompts-per-class",
+    "--num-prompts": "--sample",
     "--request-rate": "--rate",
 }
 
