@@ -27,7 +27,7 @@ from tandem.bench.load.event import (
     find_error,
     read_event,
 )
-from tandem.bench.load.model_list import is_named_so
+from tandem.bench.load.model_list import names_model
 from tandem.bench.load.sse import ServerEvent
 from tandem.bench.records.finish_reason import is_good_end, read_finish_reason
 from tandem.bench.records.record import OUTPUT_KINDS, Chunk, ChunkKind
@@ -304,7 +304,7 @@ class AnswerParser:
         if self.model is not None or not isinstance(name, str) or not name:
             return
         self.model = name
-        if self.models and not is_named_so(name, self.models):
+        if self.models and not names_model(name, self.models):
             names = " or ".join(sorted(self.models))
             detail = f"the server answers as {name}, not as {names}"
             self.fail(EventError("wrong_model", detail))

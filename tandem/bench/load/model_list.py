@@ -125,7 +125,7 @@ def decode_page(reply: ServerReply) -> Any:
         raise EventError("not_sse", detail) from error
 
 
-def is_named_so(answer_name: str, names: Iterable[str]) -> bool:
+def names_model(answer_name: str, names: Iterable[str]) -> bool:
     """Return whether an answer's name is one of a model's, or a dated snapshot of one."""
     for name in names:
         suffix = answer_name.removeprefix(name)

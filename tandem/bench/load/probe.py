@@ -28,7 +28,7 @@ from tandem.bench.load.completion_request import (
 )
 from tandem.bench.load.event import DETAIL_CHARACTERS, EventError
 from tandem.bench.load.field_trial import PROBE_TOKENS, FieldTrials, RequestTrial
-from tandem.bench.load.model_list import ModelList, decode_page, is_named_so, parse_model_list
+from tandem.bench.load.model_list import ModelList, decode_page, names_model, parse_model_list
 from tandem.bench.load.probe_fault import build_probe_fault, name_server
 from tandem.bench.load.reply import ServerReply
 from tandem.bench.load.scheme import find_other_scheme
@@ -118,7 +118,7 @@ async def probe_server(
     least_trial = await trials.find_least()
     answer_name = least_trial.answer.model or arm.model
     own_names = models.list_names(arm.model) | {arm.model}
-    is_own = is_named_so(answer_name, own_names)
+    is_own = names_model(answer_name, own_names)
     if answer_name in models.cards and not is_own:  # another name is a backend's, behind an alias
         detail = f"the server answers as {answer_name}, not as {' or '.join(sorted(own_names))}"
         raise build_probe_fault(arm, client.api, "wrong_model", detail, models)
