@@ -82,7 +82,7 @@ _CHOICES = {
     "knee": (True, False),
 }
 _EXCLUSIVE_FIELDS = (("rounds", "duration_s"), ("concurrency", "rate_per_s"))
-# of what the search for a knee decides itself
+# what these options must be: a search for the knee decides them
 _KNEE_VALUES: Mapping[str, Any] = {
     "concurrency": None,
     "rate_per_s": None,
