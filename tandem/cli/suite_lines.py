@@ -87,8 +87,8 @@ def _declare_file(file: Path, sha256: str, flags: SuiteFlags, selection: Selecti
             problem = f"an experiment cannot state the path {place!r}"
             change = "rename it: letters, digits, . _ and -, with an ending such as .jsonl"
         else:
-            # no flag writes null: a flag that is left out does
-            allowed = describe_allowed_values(SuiteFile.model_fields[field]).replace(" or null", "")
+            # a flag that is left out stands for null; no flag writes it
+            allowed = describe_allowed_values(SuiteFile.model_fields[field], with_null=False)
             flag = f"--{field.replace('_', '-')}"
             problem = f"{flag} {fault['input']!r}; allowed: {allowed}"
             change = "write an allowed value"

@@ -252,15 +252,20 @@ _LIMITS = {
 }
 
 
-def describe_allowed_values(field: FieldInfo) -> str:
-    """Say in words what a field takes, and its limits; the generated docs print the same."""
+def describe_allowed_values(field: FieldInfo, *, with_null: bool = True) -> str:
+    """Say in words what a field takes, and its limits; the generated docs print the same.
+
+    Args:
+        field: of a record.
+        with_null: whether null may be written, where the field takes it.
+    """
     limits = []
     for note in field.metadata:
         for name, words in _LIMITS.items():
             limit = getattr(note, name, None)
             if limit is not None:
                 limits.append(f"{words} {limit}")
-    allowed = _own_description(field) or _describe_type(field.annotation)
+    allowed = _own_description(field) or _describe_type(field.annotation, with_null=with_null)
     if not limits:
         return allowed
     return f"{allowed}, {' '.join(limits)}"
@@ -284,9 +289,9 @@ _TYPE_WORDS = {
 }
 
 
-def _describe_type(annotation: Any) -> str:
+def _describe_type(annotation: Any, *, with_null: bool = True) -> str:
     origin = get_origin(annotation)
-    args = get_args(annotation)
+    args = [arg for arg in get_args(annotation) if with_null or arg is not type(None)]
     if origin is None:
         return _TYPE_WORDS.get(annotation, "a mapping")
     if origin is Literal:
