@@ -31,7 +31,7 @@ FRONT_DOOR = ("tandem/cli", "tandem/rules", "stacks", "charts")
 # what may not grow; docs/decisions/0062 has the goals, which are lower
 MOST_PRODUCT_NODES = 334_000
 MOST_BENCHMARK_NODES = 30_000
-MOST_TEST_NODES = 350_000
+MOST_TEST_NODES = 345_000
 MOST_NODES_A_LINE = 5.5
 
 FILLER_VERBS = ("get_", "do_", "make_", "process_", "handle_", "perform_")
