@@ -157,11 +157,12 @@ def note_cut_files(settings: RunSettings, plan: RunPlan) -> Iterator[str]:
     most = plan.manifest.prompts_per_class
     counts = _count_prompts(plan)
     for suite in settings.suites:
-        if most is not None and counts[suite.name] < len(suite.places):
+        is_file = suite.file_sha256 is not None
+        if is_file and counts[suite.name] < len(suite.prompts):
+            sample = suite.options.name_option("sample", "N")
             yield (
-                f"{counts[suite.name]:,} of {len(suite.places):,} prompts of {suite.name} are sent,"
-                f" at most the first {most} of a class (--quick or --prompts-per-class):"
-                " --sample N draws from all"
+                f"{counts[suite.name]:,} of {len(suite.prompts):,} prompts of {suite.name} are"
+                f" sent, at most the first {most} of a class: {sample} draws from all"
             )
 
 

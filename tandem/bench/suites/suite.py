@@ -85,6 +85,7 @@ class Suite:
         notes: sentences for a reader of its figures, e.g. about an omitted case.
         places: where each prompt stands in a user's file, by its id.
         file_sha256: of the bytes of the user's file; None for a suite that is none.
+        options: what the user says of the file.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Suite:
     notes: tuple[str, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
     file_sha256: str | None = None
+    options: FileOptions = field(default=NO_OPTIONS, compare=False)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -188,6 +190,7 @@ def read_suite(
         notes=notes,
         places=file.places,
         file_sha256=sha256 or hashlib.sha256(content).hexdigest(),
+        options=options,
     )
 
 

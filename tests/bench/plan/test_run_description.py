@@ -17,6 +17,7 @@ from tandem.bench.plan.run_description import (
     note_thin_loads,
 )
 from tandem.bench.plan.settings import RunSettings
+from tandem.bench.suites.file_options import FileOptions
 
 
 @pytest.mark.parametrize(
@@ -43,14 +44,35 @@ def test_a_file_of_very_many_prompts_may_be_sampled():
 
 
 def test_a_file_that_is_cut_is_noted_with_both_counts():
-    cut = replace(suite({"code": 6}), places={f"code-{place}": "line" for place in range(100)})
+    run_settings = settings(suites=(file_suite({"code": 100, "chat": 3}),), prompts_per_class=6)
+
+    (note,) = note_cut_files(run_settings, run_settings.plan())
+
+    assert note == (
+        "9 of 103 prompts of small are sent, at most the first 6 of a class: --sample N draws from"
+        " all"
+    )
+
+
+def test_a_sample_that_is_sent_whole_is_not_cut():
+    places = {f"code-{place}": "line" for place in range(1000)}
+    sampled = replace(file_suite({"code": 24}), places=places)
+    run_settings = settings(suites=(sampled,), prompts_per_class=24)
+
+    assert list(note_cut_files(run_settings, run_settings.plan())) == []
+
+
+def test_a_cut_file_of_an_experiment_is_noted_with_its_key():
+    cut = file_suite({"code": 100}, options=FileOptions(is_declared=True))
     run_settings = settings(suites=(cut,), prompts_per_class=6)
 
     (note,) = note_cut_files(run_settings, run_settings.plan())
 
-    assert note.startswith("6 of 100 prompts of small are sent, at most the first 6 of a class")
-    run_settings = settings(suites=(cut,))
-    assert list(note_cut_files(run_settings, run_settings.plan())) == []
+    assert note.endswith(": sample: N draws from all")
+
+
+def file_suite(classes, **changes):
+    return replace(suite(classes), file_sha256="0" * 64, **changes)
 
 
 def settings(**changes):
