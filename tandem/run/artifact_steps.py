@@ -41,7 +41,7 @@ def check_before_money(work: StepWork) -> StepProgress:
 
     Raises:
         RunEndError: something does not fit; nothing was raised.
-        InputError: the bucket lacks a task set, or has other bytes of it.
+        InputError: the bucket lacks a task set or a file of prompts, or has other bytes of it.
         ExternalError: AWS or Kubernetes failed.
     """
     world = work.world
@@ -58,6 +58,8 @@ def check_before_money(work: StepWork) -> StepProgress:
     has_begun = "since" in work.result
     if request.measures and not has_begun:  # once: each may have 64 MiB
         _check_task_sets(work)
+    # free where this process has read them: another may have accepted the request
+    world.read_file_suites(work.experiment, request)
 
     labels = admit_compile_jobs(work.experiment).labels
     raise_request = build_raise_request(work, work.lease_name, labels)
@@ -95,8 +97,6 @@ def _require_objects(work: StepWork, needed: Iterable[tuple[ObjectKind, str]]) -
 
 def _check_task_sets(work: StepWork) -> None:
     """Check that the bucket has the bytes of every declared task set.
-
-    Files of prompts were compared when the request was accepted, in the same look.
 
     Raises:
         InputError: it lacks one, or has other bytes of it.

@@ -90,6 +90,18 @@ def test_bytes_that_changed_since_the_last_run_are_refused() -> None:
     assert "and the experiment states" in refuse(SUPPORT, CONTENT + b"\n")
 
 
+def test_file_that_is_gone_after_the_answer_ends_the_run_before_a_node() -> None:
+    world = build_world(SUPPORT, CONTENT)
+    world.cluster_down = True  # so preflight comes no further
+    assert world.hear()["is_accepted"]
+    del world.account.objects[KEY]
+    forget_bucket_suites()  # as a new process begins
+    world.runner = world.start_runner()
+    world.cluster_down = False
+    assert world.live()["state"] == "failed"
+    assert not world.account.machines
+
+
 def test_next_runner_ends_the_fleet_of_a_run_whose_file_is_gone() -> None:
     world = build_world(SUPPORT, CONTENT)
     world.ask()
