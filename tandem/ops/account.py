@@ -196,6 +196,21 @@ class AccountClients:
         return iterate_rows(self.client(service), operation, key, where, **parameters)
 
 
+def read_node_group(eks: Any, environment: Environment) -> dict[str, Any] | None:
+    """Return the environment's node group as EKS describes it; None if there is none.
+
+    Raises:
+        ExternalError: EKS did not answer.
+    """
+    cluster = names.cluster_name(environment)
+    node_group = names.node_group_name(environment)
+    where = f"node group {node_group} of cluster {cluster}"
+    answer = call_if_present(
+        eks, "DescribeNodegroup", where, clusterName=cluster, nodegroupName=node_group
+    )
+    return answer["nodegroup"] if answer else None
+
+
 def tags_of(rows: list[dict[str, str]] | None) -> dict[str, str]:
     """Return tags as a mapping; services spell their keys differently."""
     return {

@@ -22,7 +22,7 @@ from tandem.guard.lease import POINTER_KEY
 from tandem.guard.observe import observe_fleet
 from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
-from tandem.ops.account import create_guard_clients, iterate_rows
+from tandem.ops.account import create_guard_clients, iterate_rows, read_node_group
 from tandem.ops.faults import call_if_present, convert_errors
 from tandem.ops.reservation import find_reservation_id, read_reservation
 from tandem.ops.stop_paths import StopPath, read_statistics, read_stop_paths
@@ -149,7 +149,7 @@ def read_status(
     clients = create_guard_clients(environment, boto_session)
     reader = _SourceReader()
     fleet = observe_fleet(clients, config, now)
-    node_group = reader.read("node group", lambda: read_node_group(clients.eks, config))
+    node_group = reader.read("node group", lambda: read_node_group(clients.eks, environment))
     deployment: DeploymentLevel | None = "fleet"
     if node_group is None and "node group" not in reader.unknown:
         has_cluster = reader.read("cluster", lambda: cluster_exists(clients, config))
@@ -212,19 +212,6 @@ class _SourceReader:
         except TandemError as fault:
             self.unknown[source] = f"{fault.problem}; {fault.change}"
             return None
-
-
-def read_node_group(eks: Any, config: GuardConfig) -> Mapping[str, Any] | None:
-    """Return the node group as EKS describes it; None if there is none.
-
-    Raises:
-        ExternalError: EKS did not answer.
-    """
-    where = config.node_group_description
-    answer = call_if_present(
-        eks, "DescribeNodegroup", where, clusterName=config.cluster, nodegroupName=config.node_group
-    )
-    return answer["nodegroup"] if answer else None
 
 
 def read_bill(cloudwatch: Any, config: GuardConfig, fleet: FleetState) -> FleetBill:

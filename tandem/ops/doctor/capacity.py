@@ -18,9 +18,8 @@ from tandem.guard.capacity_block import (
 from tandem.guard.fleet_state import CLOCK_TOLERANCE
 from tandem.guard.observe import BLOCK_MARGIN
 from tandem.guard.values import PARSE_ERRORS
-from tandem.ops.account import AccountClients, build_aws_command
+from tandem.ops.account import AccountClients, build_aws_command, read_node_group
 from tandem.ops.doctor.context import TIME_FORMAT, DoctorContext, Finding
-from tandem.ops.doctor.guard import read_node_group
 from tandem.ops.doctor.network import list_offer_zones
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.reservation import (
@@ -130,7 +129,7 @@ def check_reservation(context: DoctorContext, account: AccountClients) -> Iterat
     if not capacity.needs_reservation:
         yield Finding("ok", f"{capacity.kind} needs none")
         return
-    node_group = read_node_group(account)
+    node_group = read_node_group(account.client("eks"), context.environment) or {}
     reservation_id = find_reservation_id(context.environment, node_group)
     if not reservation_id:
         if capacity.block is not None and capacity.block.ends <= context.now:
@@ -273,7 +272,7 @@ def _compare_plans(
 def check_block_end(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Report what moves a Capacity Block's end, and if EKS empties the group for EC2's."""
     kind = context.environment.capacity.kind
-    node_group = read_node_group(account)
+    node_group = read_node_group(account.client("eks"), context.environment) or {}
     if kind != "capacity-block":
         yield Finding("ok", f"{kind} has no end")
         return
@@ -395,7 +394,8 @@ def _read_purchase_time(context: DoctorContext, account: AccountClients) -> date
     """Return when a Capacity Block was bought; None for another kind, which is paid by the hour."""
     if context.environment.capacity.kind != "capacity-block":
         return None
-    reservation_id = find_reservation_id(context.environment, read_node_group(account))
+    node_group = read_node_group(account.client("eks"), context.environment)
+    reservation_id = find_reservation_id(context.environment, node_group)
     row = read_reservation(account.client("ec2"), reservation_id)
     return row.get("CreateDate") if row else None
 

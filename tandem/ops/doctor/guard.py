@@ -5,9 +5,8 @@ The guard has its own stacks, so anybody may deploy Fleet with settings that Gua
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from tandem.aws.faults import error_code
 from tandem.declarations import names
@@ -17,8 +16,7 @@ from tandem.guard.lease import read_lease, read_pointer
 from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.guard.scaling_groups import LAUNCH_PROCESS, ScalingGroup, read_scaling_groups
 from tandem.guard.schedules import list_foreign_schedules
-from tandem.ops import status
-from tandem.ops.account import AccountClients, build_aws_command
+from tandem.ops.account import AccountClients, build_aws_command, read_node_group
 from tandem.ops.doctor.context import EXIT_EXTERNAL, DoctorContext, Finding
 from tandem.ops.faults import ABSENT_CODES, convert_errors
 from tandem.ops.guard_config import build_guard_config
@@ -31,7 +29,7 @@ CAPACITY_KIND_VARIABLE = "TANDEM_CAPACITY_KIND"  # of the guard's functions
 def check_capacity_kind(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Compare the purchase of the nodes in the file, in the deployed Fleet and in Guard."""
     environment = context.environment
-    node_group = read_node_group(account)
+    node_group = read_node_group(account.client("eks"), environment) or {}
     tags = node_group.get("tags", {})
     group_name = names.node_group_name(environment)
     if node_group and tags.get(names.OWNER_TAG) != environment.name:
@@ -84,7 +82,8 @@ def _read_guard_kind(context: DoctorContext, account: AccountClients) -> str | N
 def check_scaling_groups(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Name suspended processes of the Auto Scaling group: starts and stops need them."""
     config = build_guard_config(context.environment)
-    rows = (read_node_group(account).get("resources") or {}).get("autoScalingGroups", [])
+    node_group = read_node_group(account.client("eks"), context.environment) or {}
+    rows = (node_group.get("resources") or {}).get("autoScalingGroups", [])
     clients = account.guard_clients("s3", "autoscaling")
     with convert_errors("s3", "GetObject", config.bucket):
         fence = read_fence(clients, config) if rows else None
@@ -160,9 +159,3 @@ def check_schedules(context: DoctorContext, account: AccountClients) -> Iterator
         if lease:
             message += " but the lease's own"
         yield Finding("ok", message)
-
-
-def read_node_group(account: AccountClients) -> Mapping[str, Any]:
-    """Return the node group as EKS describes it; empty if there is none."""
-    config = build_guard_config(account.environment)
-    return status.read_node_group(account.client("eks"), config) or {}
