@@ -33,8 +33,8 @@ def store_suite(store: ObjectStore, name: str, content: bytes) -> tuple[str, str
     return sha256, key
 
 
-def read_suite_bytes(store: ObjectStore, suite: SuiteFile) -> bytes:
-    """Return the stored bytes of a suite.
+def read_suite_bytes(store: ObjectStore, suite: SuiteFile) -> tuple[bytes, str]:
+    """Return the stored bytes of a suite, and their SHA-256.
 
     Raises:
         InputError: the bucket lacks the file, it is too large, or it has another digest.
@@ -54,4 +54,4 @@ def read_suite_bytes(store: ObjectStore, suite: SuiteFile) -> bytes:
     if sha256 != suite.sha256:
         problem = f"its SHA-256 is {sha256}, and the experiment states {suite.sha256}"
         raise InputError(problem, where=where, change=change)
-    return body
+    return body, sha256

@@ -21,7 +21,7 @@ from tandem.declarations.suite_file import DeclaredSuite, SuiteFile, find_suite_
 from tandem.declarations.suite_limit import read_suite_file
 from tandem.declarations.workspace import SpecFile
 from tandem.errors import InputError
-from tandem.run.experiment_suites import STAGE_ADVICE, read_declared_suite
+from tandem.run.experiment_suites import read_declared_suite
 from tandem.run.prompt_lengths import (
     ESTIMATED,
     describe_long_prompts,
@@ -55,12 +55,7 @@ def read_project_suite(selection: Selection, suite: SuiteFile) -> Suite:
         change = f"put the file there, below the folder that holds {selection.experiments.name}/"
         raise InputError("file not found", where=where, change=change)
     content = read_suite_file(path)
-    sha256 = hashlib.sha256(content).hexdigest()
-    if sha256 != suite.sha256:
-        problem = f"its SHA-256 is {sha256}, and the experiment states {suite.sha256}"
-        change = f"bring back the file, or {STAGE_ADVICE}"
-        raise InputError(problem, where=suite.file, change=change)
-    return read_declared_suite(suite, content)
+    return read_declared_suite(suite, content, hashlib.sha256(content).hexdigest())
 
 
 def read_project_suites(selection: Selection, experiment: Experiment) -> dict[str, Suite]:

@@ -26,8 +26,8 @@ def fetch_bucket_suite(store: ObjectStore, suite_file: SuiteFile) -> Suite:
         InputError: the bucket lacks the file, or it is not what the experiment states.
         ExternalError: S3 failed.
     """
-    content = read_suite_bytes(store, suite_file)
-    return read_declared_suite(suite_file, content, is_logged=True)
+    content, sha256 = read_suite_bytes(store, suite_file)
+    return read_declared_suite(suite_file, content, sha256, is_logged=True)
 
 
 def read_bucket_suite(store: ObjectStore, suite_file: SuiteFile) -> Suite:

@@ -24,18 +24,25 @@ def select_suites(size: RunSize, suites: Sequence[str | SuiteFile]) -> list[str 
     return [suite for suite in suites if find_suite_name(suite) in names]
 
 
-def read_declared_suite(suite_file: SuiteFile, content: bytes, *, is_logged: bool = False) -> Suite:
+def read_declared_suite(
+    suite_file: SuiteFile, content: bytes, sha256: str, *, is_logged: bool = False
+) -> Suite:
     """Return the suite of a file's bytes, with all its classes.
 
     Args:
         suite_file: of the experiment.
-        content: of the file; its digest is the one that the experiment states.
+        content: of the file.
+        sha256: of the content, as the caller computed it.
         is_logged: whether a log may keep a fault, which then shows nothing that a row holds.
 
     Raises:
-        InputError: the content has other classes than the experiment states, or is in no known
-            form.
+        InputError: the content has another digest or other classes than the experiment states, or
+            is in no known form.
     """
+    if sha256 != suite_file.sha256:
+        problem = f"its SHA-256 is {sha256}, and the experiment states {suite_file.sha256}"
+        change = f"bring back the file, or {STAGE_ADVICE}"
+        raise InputError(problem, where=suite_file.file, change=change)
     options = FileOptions(
         prompt_column=suite_file.prompt_column,
         class_field=suite_file.class_field,
@@ -50,7 +57,7 @@ def read_declared_suite(suite_file: SuiteFile, content: bytes, *, is_logged: boo
             name=suite_file.name,
             where=suite_file.file,
             options=options,
-            sha256=suite_file.sha256,
+            sha256=sha256,
         )
     except InputError as error:
         raise (_hide_rows(error) if is_logged else error) from None

@@ -23,8 +23,15 @@ SUPPORT = SuiteFile(
 
 
 def test_a_file_is_read_as_the_experiment_says():
-    suite = read_declared_suite(SUPPORT, CONTENT)
+    suite = read_declared_suite(SUPPORT, CONTENT, SUPPORT.sha256)
     assert (suite.name, suite.count_classes()) == ("support.jsonl", SUPPORT.classes)
+
+
+def test_a_file_of_another_digest_is_refused_with_both():
+    content = CONTENT + b"\n"
+    sha256 = hashlib.sha256(content).hexdigest()
+    with pytest.raises(InputError, match=f"is {sha256}, and the .* states {SUPPORT.sha256}"):
+        read_declared_suite(SUPPORT, content, sha256)
 
 
 def test_a_quick_run_sends_real_alone():
@@ -45,8 +52,9 @@ def test_a_quick_run_without_real_sends_every_suite():
     ids=["left out", "without a prompt", "another count"],
 )
 def test_other_classes_are_refused_with_both_counts(classes, difference):
+    declared = SUPPORT.model_copy(update={"classes": classes})
     with pytest.raises(InputError, match=difference):
-        read_declared_suite(SUPPORT.model_copy(update={"classes": classes}), CONTENT)
+        read_declared_suite(declared, CONTENT, declared.sha256)
 
 
 def test_a_fault_for_a_log_names_lines_and_nothing_that_they_hold():
@@ -54,5 +62,5 @@ def test_a_fault_for_a_log_names_lines_and_nothing_that_they_hold():
     fields = {"class_field": "prompt", "sha256": hashlib.sha256(content).hexdigest()}
     declared = SUPPORT.model_copy(update=fields)  # no prompt can name a class
     with pytest.raises(InputError, match="as the experiment says: line 1, line 2") as refusal:
-        read_declared_suite(declared, content, is_logged=True)
+        read_declared_suite(declared, content, declared.sha256, is_logged=True)
     assert "ecret" not in str(refusal.value)
