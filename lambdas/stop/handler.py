@@ -41,9 +41,10 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
     notice = read_notification(event)
     if notice is not None and read_capacity_kind(clients, config) == "capacity-block":
         return notify_only(clients, config, notice)
-    request = {"who": "budget", "why": f"budget notification: {notice}"}
     if notice is None:
         request = event if isinstance(event, dict) else {}
+    else:
+        request = {"who": "budget", "why": f"budget notification: {notice}"}
     report = stop_fleet(
         clients,
         config,

@@ -32,7 +32,7 @@ def is_node_ready(node: Object) -> bool:
     )
 
 
-def find_attribute(device: Object, name: str) -> Object:
+def find_device_attribute(device: Object, name: str) -> Object:
     """Return a device's attribute, whoever qualifies its name; empty without it."""
     attributes: dict[str, Object] = device.get("attributes") or {}
     for full_name, value in attributes.items():

@@ -25,7 +25,7 @@ from tandem.guard.values import convert_call_errors
 from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers, admit_sweep
 from tandem.run.fleet_nodes import (
     describe_taints,
-    find_attribute,
+    find_device_attribute,
     is_node_ready,
     list_fleet_nodes,
 )
@@ -243,7 +243,7 @@ def count_devices(work: StepWork, node: str) -> int:
         spec = row["spec"]
         if spec.get("nodeName") == node and spec["driver"] == driver:
             for device in spec.get("devices") or []:
-                kind = find_attribute(device, "resourceType").get("string", "")
+                kind = find_device_attribute(device, "resourceType").get("string", "")
                 count += kind in {NEURON_DEVICE, ""}
     return count
 

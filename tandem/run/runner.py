@@ -63,9 +63,9 @@ class Runner:
     """
 
     def __init__(self, world: RunWorld) -> None:
-        take_seat = partial(require_seat, world.clients, world.guard, world.writer)
-        self.world = world = replace(world, cluster=SeatedCluster(world.cluster, take_seat))
-        self.file = ObjectFile(world.clients, world.guard, world.writer, take_seat)
+        check_seat = partial(require_seat, world.clients, world.guard, world.writer)
+        self.world = world = replace(world, cluster=SeatedCluster(world.cluster, check_seat))
+        self.file = ObjectFile(world.clients, world.guard, world.writer, check_seat)
         self.inbox = RequestInbox(world, self.file)
         self.engine: RunEngine | None = None
         self._beaten_at: datetime | None = None

@@ -22,7 +22,7 @@ from tandem.declarations.quantity import spell_count, spell_gib
 from tandem.declarations.server_command import build_server_command
 from tandem.declarations.variant_key import compute_artifact_key
 from tandem.run.cluster import Object
-from tandem.run.fleet_nodes import find_attribute
+from tandem.run.fleet_nodes import find_device_attribute
 from tandem.run.jobs import describe_waiting, list_container_statuses
 from tandem.run.run_world import RunEndError, StepWork
 
@@ -230,7 +230,7 @@ def _read_device_ids(slices: Sequence[Object]) -> dict[tuple[str, str], int]:
     for row in slices:
         pool = row["spec"]["pool"]["name"]
         for device in row["spec"].get("devices") or []:
-            attribute = find_attribute(device, "deviceId")
+            attribute = find_device_attribute(device, "deviceId")
             ids[pool, device["name"]] = int(attribute.get("int", UNKNOWN_DEVICE))
     return ids
 
