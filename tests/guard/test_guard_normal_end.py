@@ -155,15 +155,20 @@ def test_an_end_that_dies_anywhere_is_finished_by_the_next(world, start, end, ca
     assert (world.alive, world.schedules, world.read(FENCE_KEY)) == ([], {}, None)
 
 
-def test_the_reaper_ends_an_ending_lease_after_30_minutes(world, start, passes):
+def test_the_reaper_leaves_an_ending_lease_alone_for_30_minutes(world, start, passes):
     start("r1", hours=8)
     world.change(lease_key("r1"), ending=world.now.isoformat())
     world.want(0)
     assert passes(25).plan.reasons == ()
 
     why = passes(5).plan.reasons[0]
-    passes(15)
     assert "run r1 has been ending since 2026-11-21T08:00:00Z and is not gone" in why
+
+
+def test_the_reaper_ends_a_fleet_whose_end_died_long_before_the_deadline(world, start, passes):
+    start("r1", hours=8)
+    world.change(lease_key("r1"), ending=world.now.isoformat())
+    passes(45)
     assert world.alive == []
 
 
