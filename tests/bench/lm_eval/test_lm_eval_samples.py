@@ -89,6 +89,11 @@ def test_folder_without_samples_is_refused(tmp_path):
         list_sample_rows(tmp_path, "spec")
 
 
+def test_repeated_item_keeps_its_rows(tmp_path):
+    rows = list_sample_rows(write_samples(tmp_path, SAMPLE, SAMPLE | {"doc_id": 1}), "spec")
+    assert [row.item for row in rows] == ["31aa55f7", "31aa55f7"]
+
+
 def test_group_of_a_document_is_that_of_its_row(tmp_path):
     sample = SAMPLE | {"doc": {**SAMPLE["doc"], "group": 7}}
     assert [row.group for row in list_sample_rows(write_samples(tmp_path, sample), "spec")] == ["7"]
