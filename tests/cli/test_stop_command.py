@@ -111,6 +111,9 @@ def test_a_denied_part_of_a_stop_gives_3(operation, stops, fleet, proxy, capsys)
     if stops:
         fleet.until([])
         assert fleet.read_node_group()["scalingConfig"]["desiredSize"] == 0
+    else:
+        assert fleet.states() == ["running"]
+        assert fleet.get(FENCE_KEY)["state"] == "stopping"  # the reaper goes on from it
 
 
 def test_credentials_of_another_account_touch_nothing(fleet, proxy, capsys, monkeypatch):
