@@ -18,7 +18,7 @@ import numpy as np
 import worlds
 from between_marks import write_between
 from machine import describe_day
-from world_records import DEFAULT_SHAPE, Values, World, simulate_run
+from world_records import DEFAULT_SHAPE, NO_SUMMARY, Values, World, simulate_run
 
 from tandem.bench.figures.request_table import RequestTable
 from tandem.errors import TandemError
@@ -46,7 +46,7 @@ class Answer(NamedTuple):
 
 def ask_tandem(table: RequestTable, world: World) -> Answer:
     """Answer with the headline of a report, and with the interval over all prompts."""
-    summary = worlds.summarize_verdict(judge_run(table, JudgeOptions(), ()), world)
+    summary = worlds.summarize_verdict(judge_run(table, JudgeOptions(), NO_SUMMARY), world)
     is_false = any(word.startswith("headline") for word in summary.false_words)
     return Answer(is_false, summary.is_covered)
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy import signal
 
 from tandem.bench.figures.request_table import UNKNOWN, PromptKey, RequestTable
+from tandem.bench.figures.summary import RecordSummary
 from tandem.bench.plan.request_plan import RunPlan, plan_blocks
 from tandem.bench.plan.run_size import DEFAULT_SIZE, QUICK_SIZE, RunSize
 from tandem.bench.plan.schedule import CONTROL_SUFFIX, FEWEST_ROUNDS, LoadLevel
@@ -106,6 +107,19 @@ QUICK_SHAPE = RunShape(name="--quick", size=QUICK_SIZE, rounds=FEWEST_ROUNDS)
 DEFAULT_SHAPE = RunShape(name="default", size=DEFAULT_SIZE, rounds=FEWEST_ROUNDS)
 STARTS_SHAPE = RunShape(name="six starts", size=DEFAULT_SIZE, rounds=FEWEST_STARTS, restarts=True)
 SHAPES = (QUICK_SHAPE, DEFAULT_SHAPE, STARTS_SHAPE)
+# a simulated table lacks columns that a summary takes, and a verdict takes its notes alone
+NO_SUMMARY = RecordSummary(
+    arms=(),
+    simulated=True,
+    records=0,
+    cells=(),
+    metrics=(),
+    requests=(),
+    errors=(),
+    content=(),
+    suspects=(),
+    notes=(),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

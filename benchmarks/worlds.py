@@ -30,6 +30,7 @@ from machine import describe_day
 from world_records import (
     DEFAULT_SHAPE,
     FIRST_TOKEN_S,
+    NO_SUMMARY,
     QUICK_SHAPE,
     SHAPES,
     STARTS_SHAPE,
@@ -348,7 +349,7 @@ def judge_runs(world: World, shape: RunShape, seeds: Iterable[int]) -> list[Repo
     """Simulate and judge a run of each seed."""
     options = JudgeOptions()
     return [
-        summarize_verdict(judge_run(simulate_run(world, seed, shape), options, ()), world)
+        summarize_verdict(judge_run(simulate_run(world, seed, shape), options, NO_SUMMARY), world)
         for seed in seeds
     ]
 

@@ -170,7 +170,7 @@ def read_run_points(folder: Path) -> tuple[MeasuredPoint, ...]:
     from tandem.judge.verdict import JudgeOptions, judge_run  # noqa: PLC0415 - scipy
 
     table = read_request_table(folder)
-    verdict = judge_run(table, JudgeOptions(), ())
+    verdict = judge_run(table, JudgeOptions())
     arms = {arm.name: arm for arm in table.run.arms}
     points = []
     for cell in verdict.cells:

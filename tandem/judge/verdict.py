@@ -6,7 +6,7 @@ an earlier verdict. The same files and the same flags give the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from tandem.bench.figures.request_table import RequestTable
-from tandem.bench.figures.summary import summarize_table
+from tandem.bench.figures.summary import RecordSummary, summarize_table
 from tandem.bench.load import host
 from tandem.bench.records import counters, json_file
 from tandem.bench.records.folder import RECORDS_FILE
@@ -85,8 +85,7 @@ def explain_unjudged(run: RunManifest) -> str | None:
 def judge_run(
     table: RequestTable,
     options: JudgeOptions = DEFAULT_OPTIONS,
-    notes: Sequence[str] | None = None,
-    acceptance_notes: Sequence[str] = (),
+    run_summary: RecordSummary | None = None,
 ) -> Verdict:
     """Return the verdict on a run.
 
@@ -104,28 +103,26 @@ def judge_run(
     Args:
         table: its requests.
         options: how to judge it.
-        notes: of the run's summary, if the caller has them already; None computes them.
-        acceptance_notes: those of the notes that are about acceptance.
+        run_summary: of the table, if the caller has it already; None computes it.
 
     Raises:
         InputError: the run has one arm, is one of LLMPerf, or its manifest's names leave no arm to
             judge; or a file that an option names cannot be used.
     """
     _require_arms(table)
-    return _build_verdict(table, options, notes, acceptance_notes)
+    return _build_verdict(table, options, run_summary or summarize_table(table))
 
 
 def describe_arm(
     table: RequestTable,
     options: JudgeOptions = DEFAULT_OPTIONS,
-    notes: Sequence[str] | None = None,
-    acceptance_notes: Sequence[str] = (),
+    run_summary: RecordSummary | None = None,
 ) -> Verdict:
     """Return every figure of a run of one server, in the form of a verdict without a variant.
 
     Checks that need a second server are left out. Arguments as for `judge_run`.
     """
-    figures = _build_verdict(table, options, notes, acceptance_notes)
+    figures = _build_verdict(table, options, run_summary or summarize_table(table))
     checks = tuple(check for check in figures.controls.checks if check.result != "absent")
     return msgspec.structs.replace(
         figures, controls=msgspec.structs.replace(figures.controls, checks=checks)
@@ -135,13 +132,8 @@ def describe_arm(
 def _build_verdict(
     table: RequestTable,
     options: JudgeOptions,
-    notes: Sequence[str] | None,
-    acceptance_notes: Sequence[str],
+    run_summary: RecordSummary,
 ) -> Verdict:
-    if notes is None:
-        run_summary = summarize_table(table)
-        notes = run_summary.notes
-        acceptance_notes = run_summary.acceptance_notes
     run = table.run
     margin = options.margin
     price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
@@ -184,8 +176,8 @@ def _build_verdict(
         headlines=headlines,
         cost=compute_costs(table, usd_per_hour=price, controls=controls),
         routing=routing,
-        notes=tuple(dict.fromkeys([*notes, *table.torn_lines, *_note_clock(table)])),
-        acceptance_notes=tuple(acceptance_notes),
+        notes=tuple(dict.fromkeys([*run_summary.notes, *table.torn_lines, *_note_clock(table)])),
+        acceptance_notes=run_summary.acceptance_notes,
         recompute=tuple(_describe_recomputation(table.folder, options, run)),
     )
 

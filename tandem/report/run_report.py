@@ -126,7 +126,7 @@ def report_run(
             note = f"no verdict: {reason}"
             arm_page = _save_arm_report(table, options, run_summary, faults)
         else:
-            verdict = judge_run(table, options, run_summary.notes, run_summary.acceptance_notes)
+            verdict = judge_run(table, options, run_summary)
             if store_claims:
                 store_claims(table, verdict)
             claims = read_answers(folder)
@@ -196,7 +196,7 @@ def _save_arm_report(
     from tandem.judge.verdict import describe_arm  # noqa: PLC0415 - scipy
     from tandem.report.arm_page import write_arm_report  # noqa: PLC0415 - the chart library
 
-    figures = describe_arm(table, options, run_summary.notes, run_summary.acceptance_notes)
+    figures = describe_arm(table, options, run_summary)
     try:
         return str(write_arm_report(figures, run_summary, table))
     except ExternalError as fault:

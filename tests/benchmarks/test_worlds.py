@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import worlds
-from world_records import DEFAULT_SHAPE, QUICK_SHAPE, World
+from world_records import DEFAULT_SHAPE, NO_SUMMARY, QUICK_SHAPE, World
 from worlds import ROWS, ReportSummary, ShapeReports
 
 BY_NAME = {row.world.name: row for row in ROWS}
@@ -46,7 +46,7 @@ def test_word_is_compared_with_the_truth_of_its_world():
     """Judged as equal, servers of which one is faster have false words."""
     faster = World(name="faster", true_speed_up=2.0)
     verdict = worlds.judge_run(
-        worlds.simulate_run(faster, 1, QUICK_SHAPE), worlds.JudgeOptions(), ()
+        worlds.simulate_run(faster, 1, QUICK_SHAPE), worlds.JudgeOptions(), NO_SUMMARY
     )
     false = worlds.summarize_verdict(verdict, World(name="equal"))
     true = worlds.summarize_verdict(verdict, faster)

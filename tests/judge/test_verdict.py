@@ -7,6 +7,7 @@ import pytest
 from measured import arm, record, write_run
 
 from tandem.bench import read_request_table
+from tandem.bench.figures.summary import summarize_table
 from tandem.errors import InputError
 from tandem.judge import JudgeOptions, compare_tables, judge_run
 from tandem.report.run_report import report_run
@@ -19,6 +20,15 @@ def test_the_verdict_is_that_of_the_report(tmp_path, monkeypatch):
     verdict = judge_run(read_request_table(folder), options)
     assert verdict.notes
     assert verdict == report_run(folder, options).verdict
+
+
+def test_a_given_summary_keeps_which_notes_are_about_acceptance(tmp_path):
+    folder = example_verdict.run(tmp_path / "run", classes={"repeat": 3.1}, prompts=2)
+    table = read_request_table(folder)
+    run_summary = summarize_table(table)
+    assert run_summary.acceptance_notes
+    verdict = judge_run(table, JudgeOptions(), run_summary)
+    assert verdict.acceptance_notes == run_summary.acceptance_notes
 
 
 def test_a_run_of_one_arm_is_refused(tmp_path):

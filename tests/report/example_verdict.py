@@ -11,6 +11,7 @@ import numpy as np
 from measured import arm, chunks, record, write_run
 
 from tandem.bench.figures.request_table import RequestTable
+from tandem.bench.figures.summary import summarize_table
 from tandem.bench.plan.schedule import LoadLevel
 from tandem.bench.records.manifest import SuiteEntry
 from tandem.judge.schema import (
@@ -100,9 +101,12 @@ def verdict(seen: RequestTable, **changes: Any) -> Verdict:
     variant = seen.variants[0] if seen.variants else VARIANT
     judged = nothing(seen, variants=(variant,))
     if seen.variants:
-        judged = judge_run(
-            seen, JudgeOptions(usd_per_hour=25.0), ("this machine was busy before the run began",)
+        run_summary = msgspec.structs.replace(
+            summarize_table(seen),
+            notes=("this machine was busy before the run began",),
+            acceptance_notes=(),
         )
+        judged = judge_run(seen, JudgeOptions(usd_per_hour=25.0), run_summary)
     controls = msgspec.structs.replace(
         judged.controls,
         marked=(BottleneckRound(round=99, sentence="the client took 96 % of a CPU"),),

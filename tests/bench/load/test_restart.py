@@ -145,7 +145,7 @@ def test_an_interrupt_ends_the_wait_and_not_the_command(tmp_path):
 
 def test_six_starts_of_both_arms_cover_restarts(tmp_path):
     run = measure(tmp_path, rounds=6, starts=6, restart={"a": NEW_ID, "b": NEW_ID})
-    verdict = judge_run(read_request_table(run.folder), JudgeOptions(), ())
+    verdict = judge_run(read_request_table(run.folder), JudgeOptions())
     assert {headline.evidence for headline in verdict.headlines} == {"across-starts"}
 
 
