@@ -63,11 +63,11 @@ class RestartCommand:
         """
         code = self._process.poll()
         if code:
-            end = f"failed with exit code {code}"
+            problem = f"the restart command failed with exit code {code}"
             if code < 0:
-                end = f"was ended by signal {-code}"
+                problem = f"the restart command was ended by signal {-code}"
             raise ExternalError(
-                f"the restart command {end}{self._quote_last_line()}",
+                f"{problem}{self._quote_last_line()}",
                 where=str(self.log),
                 change="correct it, then go on with --resume DIR --restart [NAME=]COMMAND",
             )
