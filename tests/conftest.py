@@ -170,19 +170,19 @@ def pytest_sessionfinish() -> None:
 
 
 @pytest.fixture(scope="session")
-def kubectl(pytestconfig) -> Path:
+def kubectl(pytestconfig):
     """The program that the stacks deploy."""
     return unpack_kubectl(pytestconfig.cache)
 
 
 @pytest.fixture
-def root() -> Path:
+def root():
     """The repository."""
     return ROOT
 
 
 @pytest.fixture
-def specs(tmp_path) -> Path:
+def specs(tmp_path):
     """A folder with copies of the shipped environments and experiments, free to be spoilt."""
     copy_examples(tmp_path)
     return tmp_path

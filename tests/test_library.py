@@ -8,7 +8,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -57,7 +56,7 @@ def list_public_objects() -> list[tuple[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def urls() -> Iterator[dict[str, str]]:
+def urls():
     """Two simulated servers, the second twice as fast."""
     settings = SimulatorSettings(
         model=MODEL, step_ms=(0.4,), prefill_base_ms=2.0, prefill_ms_per_token=0.0
@@ -67,7 +66,7 @@ def urls() -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """An empty folder to work in, with the runs of two days."""
     example_verdict.run(tmp_path / "monday", classes=CLASSES)
     tuesday = example_verdict.run(tmp_path / "tuesday", classes=TUESDAY_CLASSES)

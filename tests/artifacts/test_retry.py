@@ -26,7 +26,7 @@ class FailingAction:
 
 
 @pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def pauses(monkeypatch):
     """Seconds of every pause, which pass at once on a clock of the loop's own."""
     pauses: list[float] = []
     clock = SimpleNamespace(sleep=pauses.append, monotonic=lambda: sum(pauses))

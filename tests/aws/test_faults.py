@@ -24,7 +24,7 @@ CASES: list[tuple[Exception, FaultKind]] = [
 
 
 @pytest.mark.parametrize(("error", "kind"), CASES)
-def test_an_exception_is_of_one_kind_and_in_its_sentence(error: Exception, kind: FaultKind) -> None:
+def test_an_exception_is_of_one_kind_and_in_its_sentence(error, kind):
     fault = classify_fault(error, "GetObject")
     assert fault is not None
     assert fault.kind == kind
@@ -34,12 +34,12 @@ def test_an_exception_is_of_one_kind_and_in_its_sentence(error: Exception, kind:
 @pytest.mark.parametrize(
     "error", [ClientError({"Error": {"Code": "500"}}, "GetObject"), ValueError("no")]
 )
-def test_an_answer_is_none_of_them(error: Exception) -> None:
+def test_an_answer_is_none_of_them(error):
     assert classify_fault(error, "GetObject") is None
 
 
 @pytest.mark.parametrize(("error", "kind"), CASES)
-def test_everybody_tells_a_fault_with_one_code(error: Exception, kind: FaultKind) -> None:
+def test_everybody_tells_a_fault_with_one_code(error, kind):
     faults = (
         ops_fault.convert_error(error, service="s3", operation="GetObject", where="s3://b/k"),
         store_fault.convert_error(error, "GetObject", "b", "k"),
@@ -69,7 +69,7 @@ def test_everybody_tells_a_fault_with_one_code(error: Exception, kind: FaultKind
         (400, "Unheard", "", "refused"),
     ],
 )
-def test_an_answer_is_of_one_kind(status: int, code: str, message: str, kind: FaultKind) -> None:
+def test_an_answer_is_of_one_kind(status, code, message, kind):
     answer = {
         "Error": {"Code": code, "Message": message},
         "ResponseMetadata": {"HTTPStatusCode": status},

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -54,13 +53,13 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def url():
     with SimulatorThread(FAST) as server:
         yield server.url
 
 
 @pytest.fixture(scope="module")
-def slow_url() -> Iterator[str]:
+def slow_url():
     with SimulatorThread(SLOW) as server:
         yield server.url
 

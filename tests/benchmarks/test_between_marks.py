@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import load
 import pytest
 import real
@@ -15,7 +13,7 @@ BEGIN, END = marks("bursts")
 
 
 @pytest.fixture
-def document(tmp_path) -> Path:
+def document(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     return page

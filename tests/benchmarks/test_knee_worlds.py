@@ -11,7 +11,7 @@ TRUTHS = (3.78, 6.50)
 
 
 @pytest.fixture(scope="module")
-def checks() -> list[tuple[bool, bool]]:
+def checks():
     """Of each knee of the runs: whether it is within 10 %, and whether its interval holds it."""
     knee_checks = []
     for seed in range(RUNS):

@@ -17,12 +17,12 @@ RECORDED = Path(__file__).parent / "real_run"
 
 
 @pytest.fixture(scope="module")
-def restored(tmp_path_factory) -> Path:
+def restored(tmp_path_factory):
     return restore_records(tmp_path_factory.mktemp("restored") / "real")
 
 
 @pytest.fixture(scope="module")
-def runs(restored) -> dict[str, real_table.Run]:
+def runs(restored):
     pairs = json.loads((restored / FACTS).read_text())["pairs"]
     runs = {}
     for name, pair in pairs.items():

@@ -21,7 +21,7 @@ WINDOWS = {"base": 0, "ngram": 7}
 
 
 @pytest.fixture
-def run() -> Run:
+def run():
     return real_table.read(RECORDED / "ngram", WINDOWS)
 
 

@@ -30,14 +30,14 @@ ASKED = EXPERIMENTS["post"].model_copy(update={"quality": TASKS})
 
 
 @pytest.fixture
-def job() -> Spec:
+def job():
     """The template of the Job's pod."""
     (body,) = build_stages(HOME, ASKED)["quality"]
     return body["spec"]["jobTemplate"]["spec"]["template"]
 
 
 @pytest.fixture
-def ask(job) -> Spec:
+def ask(job):
     """The container that asks."""
     return job["spec"]["initContainers"][1]
 

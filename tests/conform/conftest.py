@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 import pytest
@@ -28,7 +28,7 @@ controllers of Argo CD and Flux; AWS, which is the local endpoint."""
 
 
 @pytest.fixture(scope="session")
-def cluster() -> NamedCluster:
+def cluster():
     """The cluster that the command line of make names."""
     try:
         return NamedCluster.choose(os.environ)
@@ -37,19 +37,19 @@ def cluster() -> NamedCluster:
 
 
 @pytest.fixture(scope="session")
-def address() -> str:
+def address():
     """The address of this machine that the API server reaches, for the logs of pods."""
     return os.environ.get("CONFORM_ADDRESS") or "127.0.0.1"
 
 
 @pytest.fixture(scope="session")
-def store(cluster) -> Iterator[ApiStore]:
+def store(cluster):
     with cluster.open_proxy() as url:
         yield ApiStore(url)
 
 
 @pytest.fixture(scope="session")
-def environments(cluster, tmp_path_factory) -> dict[str, GivenManifests]:
+def environments(cluster, tmp_path_factory):
     """The manifests of each example environment."""
     folder = tmp_path_factory.mktemp("manifests")
     return {
@@ -59,9 +59,7 @@ def environments(cluster, tmp_path_factory) -> dict[str, GivenManifests]:
 
 
 @pytest.fixture(scope="session")
-def play(
-    cluster, store, address, tmp_path_factory
-) -> Callable[[], AbstractContextManager[PlayedKubelets]]:
+def play(cluster, store, address, tmp_path_factory):
     """A function that plays the kubelets of pods that do nothing and are ready at once."""
 
     def start() -> AbstractContextManager[PlayedKubelets]:
@@ -75,7 +73,7 @@ def play(
 
 
 @pytest.fixture(scope="session")
-def made_objects(cluster, store, environments, play) -> Iterator[MadeObjects]:
+def made_objects(cluster, store, environments, play):
     """What the tests make; nothing begins while a name is taken, and all of it is deleted whatever
     happens."""
     manifests = tuple(environments.values())

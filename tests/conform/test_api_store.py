@@ -31,7 +31,7 @@ def live():
 
 
 @pytest.fixture
-def store(live) -> ApiStore:
+def store(live):
     return ApiStore(live.url)
 
 

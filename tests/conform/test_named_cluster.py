@@ -10,7 +10,7 @@ KUBECTL = "#!/bin/sh\necho lab\necho other\n"
 
 
 @pytest.fixture
-def variables(tmp_path) -> dict[str, str]:
+def variables(tmp_path):
     """The variables of a cluster that is there."""
     kubectl = tmp_path / "kubectl"
     kubectl.write_text(KUBECTL)

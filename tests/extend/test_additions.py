@@ -103,7 +103,7 @@ def run_python(folder: Path, *arguments: str) -> None:
 
 
 @pytest.fixture
-def copy(tmp_path) -> Path:
+def copy(tmp_path):
     """The committed files, and what is changed of them, as a repository of its own."""
     folder = tmp_path / "copy"
     for name in list_tracked():

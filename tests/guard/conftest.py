@@ -12,7 +12,7 @@ from tandem.guard.release import release_fence
 
 
 @pytest.fixture
-def world() -> World:
+def world():
     return World()
 
 

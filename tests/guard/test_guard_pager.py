@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 from botocore.exceptions import PaginationError
-from guard_world import GUARDED, Paginator, World
+from guard_world import GUARDED, Paginator
 
 from tandem.guard.apply import stop_fleet
 from tandem.guard.pager import iterate_pages
@@ -29,7 +29,7 @@ def test_a_list_has_so_many_pages_at_most(world):
         list(iterate_pages(world.clients.ec2, "describe_instances", max_pages=1, Filters=FILTERS))
 
 
-def test_a_stop_goes_on_where_the_list_of_instances_does_not_end(world: World, start):
+def test_a_stop_goes_on_where_the_list_of_instances_does_not_end(world, start):
     start("r1", nodes=2)
     clients = world.clients
     tokens = itertools.count()

@@ -13,7 +13,7 @@ import contextlib
 import io
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ OLD_S = 9 * 3600.0  # more than guard.max_hours
 
 
 @pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> tuple[EnvironmentSandbox, Path]:
+def deployment(tmp_path_factory):
     """On-demand capacity, of which a budget stops the fleet; deployed once, and kept as an
     endpoint's state."""
     home = tmp_path_factory.mktemp("paths")
@@ -79,9 +79,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> tuple[EnvironmentSan
 
 
 @pytest.fixture
-def guard(
-    deployment: tuple[EnvironmentSandbox, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Guard]:
+def guard(deployment, tmp_path, monkeypatch):
     """The deployed state once more, with a fleet that `tandem start` raised."""
     sandbox, state = deployment
     shutil.copytree(state, tmp_path / "state")
@@ -234,7 +232,7 @@ class Guard:
         return [point["Maximum"] for point in metric_statistics["Datapoints"]]
 
 
-def test_the_rule_makes_the_reaper_look_and_the_one_shot_ends_the_lease(guard: Guard) -> None:
+def test_the_rule_makes_the_reaper_look_and_the_one_shot_ends_the_lease(guard):
     guard.pass_time(timedelta(minutes=5, seconds=1))
     looked_until = guard.until(guard.passes, [float(NODES)])
     between = guard.fleet.states()
@@ -246,7 +244,7 @@ def test_the_rule_makes_the_reaper_look_and_the_one_shot_ends_the_lease(guard: G
     assert guard.schedules() == []
 
 
-def test_the_one_shot_alone_ends_a_fleet(guard: Guard) -> None:
+def test_the_one_shot_alone_ends_a_fleet(guard):
     guard.without_rule()
     guard.without_budget()
     for what in ("stop", "reap"):
@@ -261,7 +259,7 @@ def test_the_one_shot_alone_ends_a_fleet(guard: Guard) -> None:
     assert (guard.functions(), guard.rules(), guard.budgets()) == (set(), [], [])
 
 
-def test_the_reaper_alone_ends_a_fleet_that_is_too_old(guard: Guard) -> None:
+def test_the_reaper_alone_ends_a_fleet_that_is_too_old(guard):
     guard.without_one_shot()
     guard.without_budget()
     guard.without_function("stop")
@@ -273,7 +271,7 @@ def test_the_reaper_alone_ends_a_fleet_that_is_too_old(guard: Guard) -> None:
     assert guard.functions() == {names.guard_function_name(guard.place, "reap")}
 
 
-def test_the_budget_alone_ends_a_fleet(guard: Guard) -> None:
+def test_the_budget_alone_ends_a_fleet(guard):
     guard.without_one_shot()
     guard.without_rule()
     guard.without_function("reap")
@@ -289,7 +287,7 @@ def test_the_budget_alone_ends_a_fleet(guard: Guard) -> None:
     assert guard.functions() == {names.guard_function_name(guard.place, "stop")}
 
 
-def test_with_all_three_gone_nothing_ends_a_fleet(guard: Guard) -> None:
+def test_with_all_three_gone_nothing_ends_a_fleet(guard):
     """What the others prove is not the endpoint's own doing."""
     guard.without_one_shot()
     guard.without_rule()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from guard_world import GUARDED, World
+from guard_world import GUARDED
 
 from tandem.errors import ExternalError, InputError
 from tandem.guard.apply import run_reaper_pass
@@ -344,7 +344,7 @@ def test_what_another_environment_keeps_in_the_same_bucket_is_none_of_ours(
 
 
 @pytest.fixture
-def strange(world) -> World:
+def strange(world):
     world.group["tags"] = {"made-by": "another"}
     world.size({"minSize": 1, "desiredSize": 1})
     return world

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.xdist_group("tools-image")
 
 
 @pytest.fixture(scope="module")
-def image() -> Path:
+def image():
     """The folder that the image has at /opt/tandem."""
     return built()
 

@@ -31,7 +31,7 @@ ii  tzdata 2025b-4 all
 
 
 @pytest.fixture(scope="module")
-def sbom() -> dict[str, Any]:
+def sbom():
     return json.loads((built() / "sbom.cdx.json").read_text())
 
 

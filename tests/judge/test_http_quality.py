@@ -176,7 +176,7 @@ def measure_difference(units, *_):
 
 
 @pytest.fixture(scope="module")
-def proof_seed() -> str:
+def proof_seed():
     return os.environ.get("TANDEM_PROOF_SEED") or str(random.SystemRandom().randrange(10**6))
 
 

@@ -156,7 +156,7 @@ def test_clock_that_favours_an_arm_is_caught(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def proof_seed() -> str:
+def proof_seed():
     return os.environ.get("TANDEM_PROOF_SEED") or str(random.SystemRandom().randrange(10**6))
 
 

@@ -48,7 +48,7 @@ ARMS = {
 
 
 @pytest.fixture(scope="module")
-def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+def verdict(tmp_path_factory):
     folder = tmp_path_factory.mktemp("judged")
     suite = suite_file(
         folder, {"chat": [f"Tell me about the {number}th day." for number in range(PROMPTS)]}

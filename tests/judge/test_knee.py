@@ -33,7 +33,7 @@ def draw_finding(
     return find_knees(tuple(knees), counts, 0.95, {"ttft_ms": 500.0})
 
 
-def test_intervals_hold_known_knees_and_their_ratio() -> None:
+def test_intervals_hold_known_knees_and_their_ratio():
     finding = draw_finding({"a": 3.0, "b": 4.8})
 
     assert [arm.word for arm in finding.arms] == ["found", "found"]
@@ -46,7 +46,7 @@ def test_intervals_hold_known_knees_and_their_ratio() -> None:
         assert knee.value == pytest.approx(truth, rel=0.1)
 
 
-def test_load_that_cannot_be_sent_is_no_knee() -> None:
+def test_load_that_cannot_be_sent_is_no_knee():
     finding = draw_finding(
         {"a": 3.0, "b": 40.0},
         lambda count: count._replace(is_late=count.turn.rate_per_s > 10),
@@ -58,7 +58,7 @@ def test_load_that_cannot_be_sent_is_no_knee() -> None:
     assert finding.ratios == ()
 
 
-def test_server_that_keeps_no_limit_has_no_knee() -> None:
+def test_server_that_keeps_no_limit_has_no_knee():
     finding = draw_finding({"a": 3.0}, lambda count: count._replace(good=0))
 
     assert finding.arms[0].word == "not reached"
@@ -66,7 +66,7 @@ def test_server_that_keeps_no_limit_has_no_knee() -> None:
 
 
 @pytest.mark.parametrize(("knee", "word"), [(3.6, "found"), (5.0, "above"), (1.5, "below")])
-def test_knee_far_outside_the_measured_rates_is_a_bound(knee: float, word: str) -> None:
+def test_knee_far_outside_the_measured_rates_is_a_bound(knee, word):
     rates = [2.5 * factor for factor in RATE_FACTORS]  # 1.9 to 3.25
     pilot = KneeTurn("a", 2.5, 0, 0, 28)
     counts = [

@@ -15,12 +15,11 @@ from tandem.judge.schema import (
     RatioEstimate,
     ShareEstimate,
     VariantFinding,
-    Verdict,
 )
 
 
 @pytest.fixture(scope="module")
-def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+def verdict(tmp_path_factory):
     return example.verdict(
         read_request_table(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4))
     )

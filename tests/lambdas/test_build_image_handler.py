@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aws_json import Answer, Aws, serving
+from aws_json import Answer, serving
 
 NOW = 1_800_000_000.0
 RATE_LIMIT: Answer = (
@@ -74,7 +74,7 @@ FAILED = found(
 
 
 @pytest.fixture
-def aws(monkeypatch) -> Iterator[Aws]:
+def aws(monkeypatch):
     with serving() as running:
         variables = {
             "AWS_ENDPOINT_URL": running.url,
@@ -89,7 +89,7 @@ def aws(monkeypatch) -> Iterator[Aws]:
 
 
 @pytest.fixture
-def module(monkeypatch) -> ModuleType:
+def module(monkeypatch):
     """The handler, whose waiting takes no time."""
     spec = importlib.util.spec_from_file_location("build_image_handler", FILE)
     module = importlib.util.module_from_spec(spec)
@@ -99,7 +99,7 @@ def module(monkeypatch) -> ModuleType:
 
 
 @pytest.fixture
-def act(aws, module) -> Callable[..., None]:
+def act(aws, module):
     """Handle one event."""
 
     def handle(request: str = "Create", left_ms: Iterator[int] | None = None, **more: Any) -> None:
@@ -124,7 +124,7 @@ def act(aws, module) -> Callable[..., None]:
 
 
 @pytest.fixture
-def handle(aws, act) -> Callable[..., dict[str, Any]]:
+def handle(aws, act):
     """Handle one event; what CloudFormation was told."""
 
     def answer(*words: Any, **more: Any) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from tandem.cloudwatch_metrics import (
     PUBLISHERS,
     VLLM_SCRAPE,
 )
-from tandem.declarations.environment import Environment
 from tandem.monitoring.agent import (
     SCRAPER,
     build_addon_configuration,
@@ -42,22 +41,22 @@ def bodies(file: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module", params=ENVIRONMENTS)
-def environment(request: pytest.FixtureRequest) -> Environment:
+def environment(request):
     return committed.environment(request.param)
 
 
 @pytest.fixture(scope="module")
-def values(environment: Environment) -> dict[str, Any]:
+def values(environment):
     return build_addon_configuration(environment)
 
 
 @pytest.fixture(scope="module")
-def scraper(values: dict[str, Any]) -> dict[str, Any]:
+def scraper(values):
     return next(agent for agent in values["agents"] if agent["name"] == SCRAPER)
 
 
 @pytest.fixture(scope="module")
-def job(scraper: dict[str, Any]) -> dict[str, Any]:
+def job(scraper):
     (scrape_config,) = scraper["prometheus"]["config"]["scrape_configs"]
     return dict(scrape_config)
 
@@ -71,7 +70,7 @@ def keys(values: Any, path: str) -> Iterator[str]:
         yield path
 
 
-def test_every_key_is_one_of_the_charts(values: dict[str, Any]) -> None:
+def test_every_key_is_one_of_the_charts(values):
     plain = {key: value for key, value in values.items() if key != "agents"}
     written_values = {
         *keys(plain, ""),
@@ -82,9 +81,7 @@ def test_every_key_is_one_of_the_charts(values: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("page", pages().values(), ids=list(pages()))
-def test_of_a_recorded_page_exactly_the_watched_metrics_are_kept(
-    page: str, job: dict[str, Any]
-) -> None:
+def test_of_a_recorded_page_exactly_the_watched_metrics_are_kept(page, job):
     (rule,) = job["metric_relabel_configs"]
     there = set(types(page))
 
@@ -94,9 +91,7 @@ def test_of_a_recorded_page_exactly_the_watched_metrics_are_kept(
     assert kept_names
 
 
-def test_everything_kept_becomes_a_metric_with_the_publishers_dimensions(
-    scraper: dict[str, Any],
-) -> None:
+def test_everything_kept_becomes_a_metric_with_the_publishers_dimensions(scraper):
     processor = scraper["config"]["logs"]["metrics_collected"]["prometheus"]["emf_processor"]
     (declaration,) = processor["metric_declaration"]
 
@@ -172,8 +167,8 @@ def scraped(pod: dict[str, Any], job: dict[str, Any]) -> dict[str, str] | None:
 
 @pytest.mark.parametrize(("name", "pod"), list(servers().items()), ids=list(servers()))
 def test_every_committed_server_is_read_as_its_experiment_and_variant_and_no_other_pod(
-    name: str, pod: dict[str, Any], job: dict[str, Any]
-) -> None:
+    name, pod, job
+):
     is_server = pod["labels"].get("app.kubernetes.io/component") == "server"
     result = scraped(pod, job)
     assert result == (
@@ -191,9 +186,7 @@ def matches(pattern: str, event: dict[str, Any]) -> bool:
 @pytest.mark.parametrize(
     "kind", ["Node", "NodeFS", "NodeNet", "Pod", "Cluster", "ClusterService", "ClusterNamespace"]
 )
-def test_it_counts_one_of_the_events_that_an_accelerator_node_writes(
-    kind: str, environment: Environment
-) -> None:
+def test_it_counts_one_of_the_events_that_an_accelerator_node_writes(kind, environment):
     (event,) = events(CONTAINER_INSIGHTS, kind)
     node_event = {**event, "InstanceType": environment.capacity.instance_type}
     assert matches(build_node_pattern(environment), node_event) is (kind == "Node")

@@ -60,7 +60,7 @@ def seen(color: str, sight: str) -> Triple:
 @pytest.mark.parametrize(
     "palette", [(BASELINE_COLOR, *VARIANT_COLORS), FIGURES], ids=["arms", "figures"]
 )
-def test_any_two_colors_of_a_graph_are_told_apart(palette: tuple[str, ...], sight: str) -> None:
+def test_any_two_colors_of_a_graph_are_told_apart(palette, sight):
     closest = min(
         math.dist(seen(first, sight), seen(second, sight))
         for first, second in combinations(palette, 2)

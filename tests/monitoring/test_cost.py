@@ -35,7 +35,7 @@ def amounts(found: MonitoringCost) -> dict[str, float]:
 SCRAPED = [name for publisher, name in CLOUDWATCH_METRICS if publisher == VLLM_SCRAPE]
 
 
-def test_a_case_worked_by_hand() -> None:
+def test_a_case_worked_by_hand():
     """`dev` has one arm with a draft and one without, six classes, one concurrency; 200 USD buy 100
     hours at 2."""
     scope = changed(DEV, capacity={"usd_per_hour": 2.0}, guard={"budget_usd": 200})
@@ -69,7 +69,7 @@ def test_a_case_worked_by_hand() -> None:
     )
 
 
-def test_alarms_cost_by_the_metrics_that_they_read_and_composites_apiece() -> None:
+def test_alarms_cost_by_the_metrics_that_they_read_and_composites_apiece():
     result = amounts(compute_monitoring_cost(watched(POST)))
     alarms = build_alarms(watched(POST))
     guarding = build_guard_alarms(watched(POST).environment)
@@ -87,7 +87,7 @@ def test_alarms_cost_by_the_metrics_that_they_read_and_composites_apiece() -> No
     assert result["composite alarms"] == len(alarms.composites) + len(guarding.composites)
 
 
-def test_a_dashboard_beyond_the_free_ones_or_too_large_is_paid_for() -> None:
+def test_a_dashboard_beyond_the_free_ones_or_too_large_is_paid_for():
     (part,) = [
         part for part in compute_monitoring_cost(changed(POST)).parts if part.name == "dashboards"
     ]
@@ -97,14 +97,14 @@ def test_a_dashboard_beyond_the_free_ones_or_too_large_is_paid_for() -> None:
 # against what was recorded and really published
 
 
-def test_the_cost_names_a_suite_whose_classes_nobody_states() -> None:
+def test_the_cost_names_a_suite_whose_classes_nobody_states():
     suite = {"file": "prompts/support.jsonl", "sha256": "1" * 64}
     cost = compute_monitoring_cost(asking(POST, "post", suites=[suite]))
     (bench,) = [part for part in cost.parts if part.name == "metrics of the bench"]
     assert "more for each class of support.jsonl" in bench.explanation
 
 
-def test_the_series_of_the_bench_are_those_that_a_run_published() -> None:
+def test_the_series_of_the_bench_are_those_that_a_run_published():
     """A real run of two arms; without limits there is no goodput, and only who publishes knows what
     he did not."""
     result = defaultdict(set)
@@ -137,9 +137,7 @@ def test_the_series_of_the_bench_are_those_that_a_run_published() -> None:
     ],
     ids=lambda value: "-".join(sorted(value)) if isinstance(value, set) else "",
 )
-def test_the_series_of_container_insights_are_those_recorded(
-    dimensions: set[str], counted: int
-) -> None:
+def test_the_series_of_container_insights_are_those_recorded(dimensions, counted):
     recorded_names = [
         metric["Name"]
         for event in sample(CONTAINER_INSIGHTS)["events"]

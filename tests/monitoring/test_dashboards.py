@@ -31,7 +31,7 @@ def enormous() -> dict[str, Dashboard]:
 @pytest.mark.parametrize(
     "dashboards", [*map(drawn, ENVIRONMENTS), enormous()], ids=[*ENVIRONMENTS, "enormous"]
 )
-def test_every_dashboard_keeps_cloudwatchs_limits(dashboards: dict[str, Dashboard]) -> None:
+def test_every_dashboard_keeps_cloudwatchs_limits(dashboards):
     """CloudWatch's search expression syntax: an expression has 2,048 characters, a search 1,024; a
     name 255."""
     for dashboard in dashboards.values():
@@ -42,7 +42,7 @@ def test_every_dashboard_keeps_cloudwatchs_limits(dashboards: dict[str, Dashboar
 
 
 @every_dashboard
-def test_a_drawn_metric_has_the_unit_of_its_graph(environment: str, part: str) -> None:
+def test_a_drawn_metric_has_the_unit_of_its_graph(environment, part):
     for graph in graphs(drawn(environment)[part]):
         for line in graph.lines:
             if isinstance(line, MetricLine) and line.is_visible:
@@ -54,7 +54,7 @@ def test_a_drawn_metric_has_the_unit_of_its_graph(environment: str, part: str) -
                 )
 
 
-def test_one_graph_of_130_variants_finds_those_that_have_no_line() -> None:
+def test_one_graph_of_130_variants_finds_those_that_have_no_line():
     (result,) = [
         graph
         for graph in graphs(enormous()["post-drafts-windows"])
@@ -65,11 +65,11 @@ def test_one_graph_of_130_variants_finds_those_that_have_no_line() -> None:
     assert "Variant=" not in line.text
 
 
-def test_arms_that_are_not_drawn_are_counted() -> None:
+def test_arms_that_are_not_drawn_are_counted():
     assert "121 arms that are not drawn" in words(enormous()["post-drafts-windows"])
 
 
-def test_a_text_is_as_high_as_what_it_says() -> None:
+def test_a_text_is_as_high_as_what_it_says():
     heights = [build_text("x" * length).height for length in (10, 400, 800, 1200)]
     assert heights == sorted(heights)
     assert len(set(heights)) > 2

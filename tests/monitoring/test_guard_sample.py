@@ -26,7 +26,7 @@ SAMPLE = SAMPLES / f"{GUARD}.json"
 
 
 @pytest.fixture(scope="module")
-def sent() -> list[dict[str, Any]]:
+def sent():
     """Every PutMetricData of a pass, as it was passed to boto3."""
     asked_values: list[dict[str, Any]] = []
     with AwsEndpoint(account="666677778888", region="us-east-2", report=lambda _: None) as endpoint:
@@ -68,7 +68,7 @@ def recording(asked: list[dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("watch-endpoint")
-def test_a_pass_sends_what_is_recorded(sent: list[dict[str, Any]]) -> None:
+def test_a_pass_sends_what_is_recorded(sent):
     result = recording(sent)
     if os.environ.get("RECORD"):
         SAMPLE.write_text(json.dumps(result, indent=1) + "\n")
@@ -79,7 +79,7 @@ def test_a_pass_sends_what_is_recorded(sent: list[dict[str, Any]]) -> None:
     assert in_order(json.loads(SAMPLE.read_text())) == in_order(result)
 
 
-def test_the_catalogue_knows_every_metric_of_the_guard_with_its_unit() -> None:
+def test_the_catalogue_knows_every_metric_of_the_guard_with_its_unit():
     known_by_name = {
         name: cloudwatch_unit(cloudwatch_metric)
         for (publisher, name), cloudwatch_metric in CLOUDWATCH_METRICS.items()

@@ -11,7 +11,7 @@ def machine(environment: str) -> Dashboard:
     return drawn(environment)["machine"]
 
 
-def test_a_runtime_whose_counters_stay_zero_is_said_to_have_no_acceptance_of_its_own() -> None:
+def test_a_runtime_whose_counters_stay_zero_is_said_to_have_no_acceptance_of_its_own():
     result = words(machine("post-us-east-2"))
     assert "On nxdi-v0 vLLM's spec_decode counters stay 0" in result
     assert not [
@@ -19,7 +19,7 @@ def test_a_runtime_whose_counters_stay_zero_is_said_to_have_no_acceptance_of_its
     ]
 
 
-def test_without_container_insights_nothing_is_drawn_and_that_is_said() -> None:
+def test_without_container_insights_nothing_is_drawn_and_that_is_said():
     dashboard = by_part(changed("post-us-east-2", observability={"container_insights": False}))[
         "machine"
     ]

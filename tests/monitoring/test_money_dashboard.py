@@ -18,7 +18,7 @@ def money(**capacity: object) -> Dashboard:
 
 
 @pytest.mark.parametrize("title", ["Accelerator nodes alive", "Node-hours since", "Cost since"])
-def test_start_and_end_of_the_block_are_marked_over_time(title: str) -> None:
+def test_start_and_end_of_the_block_are_marked_over_time(title):
     marks = graph(money(**RESERVED, block=BLOCK), title).marks
     assert GraphMark(label="block starts", moment="2026-12-01T11:30:00Z") in marks
     assert GraphMark(label="block ends", moment="2026-12-08T11:30:00Z") in marks
@@ -34,11 +34,11 @@ def test_start_and_end_of_the_block_are_marked_over_time(title: str) -> None:
         ({"kind": "spot", "reservation_id": None}, "A spot price moves"),
     ],
 )
-def test_what_is_known_of_the_block_is_said(capacity: dict[str, object], said: str) -> None:
+def test_what_is_known_of_the_block_is_said(capacity, said):
     assert said in words(money(**capacity))
 
 
-def test_without_container_insights_no_node_is_counted_and_that_is_said() -> None:
+def test_without_container_insights_no_node_is_counted_and_that_is_said():
     dashboard = by_part(changed(ENVIRONMENT, observability={"container_insights": False}))["money"]
     assert {item.publisher for item in graphs(dashboard)} == {"guard", "bench"}
     assert "Nodes, hours and USD are not drawn" in words(dashboard)

@@ -26,7 +26,7 @@ def parts(scope: MonitoringScope) -> dict[str, float | None]:
     return {part.name: part.usd for part in parked(scope).parts}
 
 
-def test_a_case_worked_by_hand() -> None:
+def test_a_case_worked_by_hand():
     scope = changed(POST, cluster={"system_nodes": {"instance_type": "m7i.large", "count": 2}})
 
     result = parts(scope)
@@ -47,7 +47,7 @@ def test_a_case_worked_by_hand() -> None:
     assert watching == pytest.approx(compute_monitoring_cost(scope).parked_usd)
 
 
-def test_what_has_no_price_is_named_and_left_out_of_the_sum() -> None:
+def test_what_has_no_price_is_named_and_left_out_of_the_sum():
     cost = parked(watched(DEV))
 
     assert list_unpriced(cost.parts) == ("nodes", "NAT")
@@ -63,7 +63,7 @@ def test_what_has_no_price_is_named_and_left_out_of_the_sum() -> None:
     assert cost.usd == pytest.approx(sum(known_usd.values()))
 
 
-def test_a_price_that_was_read_in_another_region_says_so() -> None:
+def test_a_price_that_was_read_in_another_region_says_so():
     cost = parked(watched(DEV))
 
     part_names = {
@@ -80,14 +80,14 @@ def test_a_price_that_was_read_in_another_region_says_so() -> None:
     }
 
 
-def test_what_is_paid_once_is_no_part_of_a_month() -> None:
+def test_what_is_paid_once_is_no_part_of_a_month():
     cost = parked(watched(POST))
 
     assert [part.name for part in cost.start_parts] == ["builds of images", "staging through NAT"]
     assert cost.start_usd == pytest.approx(4 * 8 * 0.005 + 71.1 * 0.045, rel=0.01)
 
 
-def test_an_existing_network_is_paid_by_its_owner() -> None:
+def test_an_existing_network_is_paid_by_its_owner():
     subnets = [{"id": f"subnet-{index}0000000", "zone": f"use2-az{index}"} for index in (1, 3)]
     network = {
         "kind": "existing",

@@ -25,5 +25,5 @@ TITLES = sorted(
 
 
 @pytest.mark.parametrize("title", TITLES)
-def test_every_graph_is_told(title: str) -> None:
+def test_every_graph_is_told(title):
     assert title in DOCUMENT

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from fleet_seen import BLOCK, NOW, SPOT, fence, instance, lease, seen, status
@@ -58,7 +57,7 @@ SILENT = StopPath(name="reaper", state="unarmed", sentence="silent")
         "another's",
     ],
 )
-def test_nothing_needs_attention(report: Any) -> None:
+def test_nothing_needs_attention(report):
     assert list_warnings(report) == ()
 
 
@@ -116,7 +115,7 @@ def test_nothing_needs_attention(report: Any) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_it_needs_attention(report: Any, problem: str) -> None:
+def test_it_needs_attention(report, problem):
     warnings = [warning for warning in list_warnings(report) if problem in warning.problem]
     assert warnings
     assert all(warning.change for warning in warnings)
@@ -125,7 +124,7 @@ def test_it_needs_attention(report: Any, problem: str) -> None:
 @pytest.mark.parametrize(
     ("region", "change"), [("us-east-2", "deploy the stack Guard"), ("eu-north-1", "by hand")]
 )
-def test_missing_budget_is_made_by_a_deploy_or_by_hand(region: str, change: str) -> None:
+def test_missing_budget_is_made_by_a_deploy_or_by_hand(region, change):
     missing = StopPath(name="budget", state="unarmed", sentence="missing")
     report = status(seen(), SPOT.model_copy(update={"region": region}), paths=(missing,))
 
@@ -136,7 +135,7 @@ def test_missing_budget_is_made_by_a_deploy_or_by_hand(region: str, change: str)
 
 
 @pytest.mark.parametrize("source", ["lease", "fence"])
-def test_an_unknown_lease_is_not_told_as_none(source: str) -> None:
+def test_an_unknown_lease_is_not_told_as_none(source):
     report = status(
         replace(seen(instance()), unknown={source: "denied"}), unknown={source: "denied"}
     )
@@ -145,7 +144,7 @@ def test_an_unknown_lease_is_not_told_as_none(source: str) -> None:
     ] == []
 
 
-def test_block_of_unknown_instances_is_not_idle() -> None:
+def test_block_of_unknown_instances_is_not_idle():
     report = status(seen(), BLOCK, reservation=PAID, unknown={"instances": "denied"})
     assert report.is_block_idle is False
 
@@ -155,14 +154,14 @@ def test_block_of_unknown_instances_is_not_idle() -> None:
     [{"State": "scheduled"}, {"StartDate": NOW + timedelta(hours=1)}, {"EndDate": NOW}],
     ids=str,
 )
-def test_a_block_that_is_not_active_is_not_idle(changes: dict[str, Any]) -> None:
+def test_a_block_that_is_not_active_is_not_idle(changes):
     assert status(seen(), BLOCK, reservation=PAID | changes).is_block_idle is False
 
 
-def test_money_is_of_each_instance_since_its_own_launch() -> None:
+def test_money_is_of_each_instance_since_its_own_launch():
     report = status(seen(instance("i-1", minutes=90), instance("i-2", minutes=30)))
     assert (report.node_hours, report.cost_usd) == (2.0, pytest.approx(2 * 35.76))
 
 
-def test_an_instance_launched_by_a_faster_clock_costs_nothing_yet() -> None:
+def test_an_instance_launched_by_a_faster_clock_costs_nothing_yet():
     assert status(seen(instance(minutes=-5))).cost_usd == 0

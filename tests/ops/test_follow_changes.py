@@ -8,7 +8,6 @@ import pytest
 from fleet_seen import NOW, SPOT, fence, instance, seen
 
 from tandem.guard.fleet_changes import follow_fleet, list_changes
-from tandem.guard.fleet_state import FleetState
 from tandem.ops.guard_config import build_guard_config
 
 PARKED = replace(seen(instance()), desired_size=0)
@@ -28,13 +27,11 @@ ENDED = replace(seen(instance(), fence=fence(state="terminating")), desired_size
         (FENCED, ENDED, ["the node group wants 0", "fence: terminating"]),
     ],
 )
-def test_what_differs_between_two_looks_is_said(
-    before: FleetState | None, after: FleetState, lines: list[str]
-) -> None:
+def test_what_differs_between_two_looks_is_said(before, after, lines):
     assert list(list_changes(before, after)) == lines
 
 
-def test_one_empty_list_ends_no_following(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_empty_list_ends_no_following(monkeypatch):
     """EC2 may miss in one list what it listed before, and lists in the next."""
     alive = replace(seen(instance()), desired_size=0)
     empty = seen()
@@ -51,7 +48,7 @@ def test_one_empty_list_ends_no_following(monkeypatch: pytest.MonkeyPatch) -> No
     assert (looks, lines) == ([], ["i-1 is gone", "i-1 is running", "i-1 is gone"])
 
 
-def test_a_blind_look_between_two_empty_ones_counts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blind_look_between_two_empty_ones_counts_anew(monkeypatch):
     looks = [seen(), replace(seen(), unknown={"instances": "denied"}), seen(), seen()]
     monkeypatch.setattr("tandem.guard.fleet_changes.observe_fleet", lambda *_: looks.pop(0))
 

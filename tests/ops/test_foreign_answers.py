@@ -4,7 +4,7 @@ list."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
@@ -48,7 +48,7 @@ class Proxy:
 
 
 @pytest.fixture
-def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+def proxy(monkeypatch):
     """A real HTTP server at AWS_ENDPOINT_URL."""
     client = Proxy()
 
@@ -77,9 +77,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 @pytest.mark.parametrize(
     ("service", "operation", "parameters"), CALLS, ids=[f"{name}-{two}" for name, two, _ in CALLS]
 )
-def test_foreign_answer_is_an_external_fault(
-    proxy: Proxy, service: str, operation: str, parameters: dict[str, str]
-) -> None:
+def test_foreign_answer_is_an_external_fault(proxy, service, operation, parameters):
     client = create_client(SPOT, service)
     answers = [(name, status) for name in PAGES for status in (200, 403, 502)]
     for name, status in answers:
@@ -97,7 +95,7 @@ def test_foreign_answer_is_an_external_fault(
             assert "failed at every try (502" in failure.value.problem, name
 
 
-def test_a_server_that_fails_with_a_page_is_asked_again(proxy: Proxy) -> None:
+def test_a_server_that_fails_with_a_page_is_asked_again(proxy):
     answers = iter([(503, PAGES["page"]), (200, b'{"Schedules": []}')])
     proxy.answer = lambda _: next(answers)
     assert (
@@ -105,7 +103,7 @@ def test_a_server_that_fails_with_a_page_is_asked_again(proxy: Proxy) -> None:
     )
 
 
-def test_sign_in_page_says_what_to_do(proxy: Proxy) -> None:
+def test_sign_in_page_says_what_to_do(proxy):
     proxy.answer = lambda _: (200, PAGES["page"])
     with pytest.raises(TandemError, match=r"not AWS.*proxies") as failure:
         require_account(SPOT)
@@ -117,7 +115,7 @@ def schedule(name: str, token: str = "") -> bytes:
     return json.dumps({"Schedules": [{"Name": name}], **more}).encode()
 
 
-def test_a_list_whose_token_repeats_ends_with_a_sentence(proxy: Proxy) -> None:
+def test_a_list_whose_token_repeats_ends_with_a_sentence(proxy):
     proxy.answer = lambda _: (200, schedule("s", "token"))
 
     with pytest.raises(TandemError, match="token was received twice") as failure:

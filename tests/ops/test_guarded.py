@@ -28,7 +28,7 @@ def in_a_shared_bucket(name: str) -> Environment:
     return SPOT.model_copy(update={"name": name, "artifacts": artifacts})
 
 
-def test_environments_of_one_bucket_share_no_fence() -> None:
+def test_environments_of_one_bucket_share_no_fence():
     first, second = (build_guard_config(in_a_shared_bucket(name)) for name in ("one", "other"))
 
     assert first.bucket == second.bucket
@@ -40,7 +40,7 @@ def test_environments_of_one_bucket_share_no_fence() -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [{"account": "444455556666"}, {"region": "eu-north-1"}])
-def test_one_name_in_two_accounts_or_regions_has_two_places(elsewhere: dict[str, str]) -> None:
+def test_one_name_in_two_accounts_or_regions_has_two_places(elsewhere):
     environment = in_a_shared_bucket("one")
     assert (
         build_guard_config(environment).prefix
@@ -48,18 +48,18 @@ def test_one_name_in_two_accounts_or_regions_has_two_places(elsewhere: dict[str,
     )
 
 
-def test_in_our_own_bucket_the_guards_objects_have_no_prefix() -> None:
+def test_in_our_own_bucket_the_guards_objects_have_no_prefix():
     assert build_guard_config(SPOT).url(FENCE_KEY) == f"s3://{names.bucket_name(SPOT)}/stop.json"
 
 
-def test_people_have_rights_where_the_guard_keeps_its_objects() -> None:
+def test_people_have_rights_where_the_guard_keeps_its_objects():
     shared = in_a_shared_bucket("one")
     places = ("guard's objects", "fence", "leases")
     arns = [arn for where in places for arn in build_targets(shared)[where].arns]
     assert all(f"shared/{PREFIX}" in arn for arn in arns)
 
 
-def test_a_blocks_hours_are_those_of_the_file() -> None:
+def test_a_blocks_hours_are_those_of_the_file():
     config = build_guard_config(with_capacity(block=CapacityBlock(starts=STARTS, ends=ENDS)))  # type: ignore[arg-type]
     assert (config.block_starts, config.block_ends) == (STARTS, ENDS)
 
@@ -68,5 +68,5 @@ def test_a_blocks_hours_are_those_of_the_file() -> None:
     ("region", "partition"),
     [("us-east-2", "aws"), ("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")],
 )
-def test_an_arn_has_its_regions_partition(region: str, partition: str) -> None:
+def test_an_arn_has_its_regions_partition(region, partition):
     assert names.aws_partition(region) == partition

@@ -48,9 +48,7 @@ def answered(code: str, status: int = 400, message: str = "as told") -> ClientEr
         (boto.EndpointConnectionError(endpoint_url="https://x"), "got no answer", "DNS", 3),
     ],
 )
-def test_a_fault_says_what_where_and_what_to_do(
-    error: Exception, says: str, change: str, code: int
-) -> None:
+def test_a_fault_says_what_where_and_what_to_do(error, says, change, code):
     fault = convert_error(error, service="s3", operation="GetObject", where="s3://bucket/key")
     assert says in fault.problem
     assert fault.where == "s3://bucket/key"
@@ -58,7 +56,7 @@ def test_a_fault_says_what_where_and_what_to_do(
     assert fault.exit_code == code
 
 
-def test_answer_of_another_service_is_a_fault() -> None:
+def test_answer_of_another_service_is_a_fault():
     with Stubber(create_client(SPOT, "sts")) as stub:
         stub.add_response("get_caller_identity", {})
         answer = call_operation(stub.client, "GetCallerIdentity", "home")
@@ -69,14 +67,14 @@ def test_answer_of_another_service_is_a_fault() -> None:
         answer["Account"]
 
 
-def test_the_right_of_a_budget_is_not_its_operations_name() -> None:
+def test_the_right_of_a_budget_is_not_its_operations_name():
     fault = convert_error(
         answered("AccessDeniedException"), service="budgets", operation="DescribeBudget", where="x"
     )
     assert "allow budgets:ViewBudget" in fault.change
 
 
-def test_an_endpoint_that_is_no_url_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoint_that_is_no_url_is_bad_input(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "nonsense")
     with pytest.raises(InputError, match="AWS_ENDPOINT_URL"):
         create_client(SPOT, "sts")

@@ -13,7 +13,6 @@ from fleet_seen import NOW, SPOT, fence, instance, lease, seen
 
 from tandem.declarations.arns import build_stop_topic_arn
 from tandem.errors import TandemError
-from tandem.guard.fleet_state import FleetState
 from tandem.guard.plan import foretell_stop
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.reservation import read_reservation
@@ -58,13 +57,13 @@ BLOCK_ENDS = seen(instance(), lease=lease(minutes=60), block_ends=NOW + minutes(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_the_first_reason_of_the_reaper_is_foretold(look: FleetState, at: float, why: str) -> None:
+def test_the_first_reason_of_the_reaper_is_foretold(look, at, why):
     foretold_at, reason = foretell_stop(look, LIMITS) or (None, "")
     assert (foretold_at, reason[: len(why)]) == (NOW + minutes(at), why)
 
 
 @pytest.mark.parametrize("look", [seen(), seen(instance(minutes=600, ours=False), fence=fence())])
-def test_nothing_stops_a_parked_or_foreign_fleet(look: FleetState) -> None:
+def test_nothing_stops_a_parked_or_foreign_fleet(look):
     assert foretell_stop(look, LIMITS) is None
 
 
@@ -80,7 +79,7 @@ def boto_client(service: str) -> Any:
     )
 
 
-def test_unknown_reservation_is_none_and_a_denial_names_its_right() -> None:
+def test_unknown_reservation_is_none_and_a_denial_names_its_right():
     ec2 = boto_client("ec2")
     with Stubber(ec2) as stub:
         stub.add_client_error(
@@ -173,15 +172,13 @@ OTHER_FORM = "no monthly budget of cost with a limit"
         (10, [alert(100)], NO_LIMIT, "unarmed", OTHER_FORM),
     ],
 )
-def test_a_budget_is_armed_while_an_alert_that_stops_is_ahead(
-    spent: float, alerts: list[dict[str, Any]], changes: dict[str, Any], state: str, words: str
-) -> None:
+def test_a_budget_is_armed_while_an_alert_that_stops_is_ahead(spent, alerts, changes, state, words):
     path = budget_path(spent, *alerts, **changes)
     assert path.state == state
     assert words in path.sentence
 
 
-def test_a_budget_stops_no_paid_block_so_it_is_absent() -> None:
+def test_a_budget_stops_no_paid_block_so_it_is_absent():
     path = read_budget_path(None, SPOT, "capacity-block")
     assert path.state == "absent"
     assert "only tells people: a block is paid" in path.sentence
@@ -194,9 +191,7 @@ def test_a_budget_stops_no_paid_block_so_it_is_absent() -> None:
         ("eu-north-1", "absent", "CloudFormation makes none in eu-north-1"),
     ],
 )
-def test_a_missing_budget_is_absent_where_no_deploy_makes_one(
-    region: str, state: str, words: str
-) -> None:
+def test_a_missing_budget_is_absent_where_no_deploy_makes_one(region, state, words):
     budgets = boto_client("budgets")
     with Stubber(budgets) as stub:
         stub.add_client_error("describe_budget", "NotFoundException")
@@ -207,7 +202,7 @@ def test_a_missing_budget_is_absent_where_no_deploy_makes_one(
     assert words in path.sentence
 
 
-def test_a_budget_that_cannot_be_asked_names_the_right() -> None:
+def test_a_budget_that_cannot_be_asked_names_the_right():
     budgets = boto_client("budgets")
     with Stubber(budgets) as stub:
         stub.add_client_error("describe_budget", "AccessDeniedException")
@@ -246,17 +241,15 @@ def reaper_path(modified: str | None) -> StopPath:
         (None, "unarmed", "silent"),
     ],
 )
-def test_silent_reaper_is_excused_by_a_fresh_deploy(
-    modified: str | None, state: str, words: str
-) -> None:
+def test_silent_reaper_is_excused_by_a_fresh_deploy(modified, state, words):
     path = reaper_path(modified)
     assert path.state == state
     assert words in path.sentence
 
 
-def test_schedule_is_absent_without_a_lease() -> None:
+def test_schedule_is_absent_without_a_lease():
     assert read_schedule_path(None, LIMITS, seen()).state == "absent"
 
 
-def test_an_unknown_lease_leaves_its_schedule_unknown() -> None:
+def test_an_unknown_lease_leaves_its_schedule_unknown():
     assert read_schedule_path(None, LIMITS, seen(unknown={"lease": "denied"})).state == "unknown"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import secrets
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +35,13 @@ ROWS: list[tuple[str, str]] = []
 
 
 @pytest.fixture
-def chance(request) -> random.Random:
+def chance(request):
     """The proof's own random numbers: they follow from the seed and the proof's name."""
     return random.Random(f"{SEED} {request.node.name}")  # noqa: S311 - no secret
 
 
 @pytest.fixture
-def report(request) -> Callable[..., None]:
+def report(request):
     """Put a row into the table that is printed at the end."""
 
     def say(**figures: Any) -> None:

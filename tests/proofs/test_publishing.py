@@ -27,7 +27,7 @@ WEATHERS = 25
 
 
 @pytest.fixture
-def publication(endpoint, proxy, bucket, tmp_path) -> PublishedRun:
+def publication(endpoint, proxy, bucket, tmp_path):
     return PublishedRun(
         endpoint=endpoint, url=proxy.url, bucket=bucket, folder=tmp_path / "out"
     ).made()

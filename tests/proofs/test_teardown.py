@@ -15,7 +15,6 @@ from rehearsal.aws.cdk_cli import CdkCli, read_stacks
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.sandbox import (
     FICTITIOUS_ACCOUNT,
-    EnvironmentSandbox,
     create_prerequisites,
     create_sandbox,
 )
@@ -41,7 +40,7 @@ steps.read_stack = require_stack
 
 
 @pytest.fixture(scope="module", params=sorted(CASES))
-def stamp(request, tmp_path_factory) -> tuple[Torn, EnvironmentSandbox]:
+def stamp(request, tmp_path_factory):
     """An environment that the CDK CLI deployed once, its bucket with an object in it."""
     home = tmp_path_factory.mktemp("stamped")
     sandbox = create_sandbox(request.param, ROOT / "environments", ROOT / "experiments", home)

@@ -12,7 +12,7 @@ __all__ = ["aws", "clients", "endpoint", "front", "impatient", "proxy"]
 
 
 @pytest.fixture
-def run(endpoint, clients, proxy, tmp_path) -> PublishedRun:
+def run(endpoint, clients, proxy, tmp_path):
     """A folder, an environment and a bucket of its own, and the way to the endpoint through the
     fault proxy."""
     endpoint.reset()  # it looks through all values at each request

@@ -51,7 +51,7 @@ def publish_measured(run: PublishedRun, source: Path, start_s: int) -> Published
 
 
 @pytest.fixture
-def data(run: PublishedRun) -> list[dict[str, Any]]:
+def data(run):
     """Every datum of every PutMetricData that a publish of the sample's run makes, as it was passed
     to boto3."""
     data_sent: list[dict[str, Any]] = []
@@ -69,7 +69,7 @@ def data(run: PublishedRun) -> list[dict[str, Any]]:
     return data_sent
 
 
-def test_the_recording_is_what_the_bench_sends(data: list[dict[str, Any]]) -> None:
+def test_the_recording_is_what_the_bench_sends(data):
     """Of each metric its unit, its dimensions and one datum, that of all classes first."""
     in_order = sorted(
         data,
@@ -109,9 +109,7 @@ def read_cell(run: PublishedRun, cell: Any, statistic: str, metric: str = "") ->
 
 
 @pytest.mark.proof
-def test_percentiles_are_cloudwatchs_within_the_bucket_error(
-    run: PublishedRun,
-) -> None:
+def test_percentiles_are_cloudwatchs_within_the_bucket_error(run):
     run = publish_measured(run, REAL_RUN, TODAY_S - DAY_S // 2)
     names = {metric.name for metric in metrics.list_published_metrics()}
     cells = [cell for cell in summary.summarize_run(run.folder).cells if cell.metric in names]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,20 +22,20 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
-def endpoint() -> Iterator[AwsEndpoint]:
+def endpoint():
     with AwsEndpoint(account=ACCOUNT, region="us-east-2") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def enforcing() -> Iterator[AwsEndpoint]:
+def enforcing():
     """An endpoint where policies bind."""
     with AwsEndpoint(account=ACCOUNT, region="us-east-2", enforces_policies=True) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def restart(tmp_path_factory) -> Iterator[SimpleNamespace]:
+def restart(tmp_path_factory):
     """An endpoint that keeps its state, in its second life, and what was seen of the first one and
     at its end."""
     folder = tmp_path_factory.mktemp("state")
@@ -94,7 +94,7 @@ def deployed(
 
 
 @pytest.fixture
-def deploy(endpoint) -> Callable[..., SimpleNamespace]:
+def deploy(endpoint):
     """Deploy resources given as logical id to definition, or a whole template."""
 
     def act(resources: dict[str, Any], stack: str = "", *, update: bool = False) -> SimpleNamespace:
@@ -105,7 +105,7 @@ def deploy(endpoint) -> Callable[..., SimpleNamespace]:
 
 
 @pytest.fixture
-def delete(endpoint) -> Callable[[SimpleNamespace], str]:
+def delete(endpoint):
     def act(stack: SimpleNamespace) -> str:
         endpoint.client("cloudformation").delete_stack(StackName=stack.name)
         return settled(endpoint, stack.id)
@@ -114,7 +114,7 @@ def delete(endpoint) -> Callable[[SimpleNamespace], str]:
 
 
 @pytest.fixture
-def change_set(endpoint) -> Callable[..., str]:
+def change_set(endpoint):
     """Make a new stack by change set, as the CDK CLI does; its status."""
 
     def act(resources: dict[str, Any], *, adopt: bool) -> str:
@@ -134,7 +134,7 @@ def change_set(endpoint) -> Callable[..., str]:
 
 
 @pytest.fixture
-def bucket(s3) -> str:
+def bucket(s3):
     """A bucket of this test's own, where the `s3` of its module is."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
@@ -142,7 +142,7 @@ def bucket(s3) -> str:
 
 
 @pytest.fixture
-def refusal() -> Callable[..., str]:
+def refusal():
     """The code with which AWS refuses a call."""
 
     def act(call: Callable[..., Any], **arguments: Any) -> str:
@@ -154,7 +154,7 @@ def refusal() -> Callable[..., str]:
 
 
 @pytest.fixture
-def check_resources(endpoint) -> Callable[[str], dict[str, ResourceCheck]]:
+def check_resources(endpoint):
     """Hold a stack; by logical id."""
 
     def act(stack: str) -> dict[str, ResourceCheck]:
@@ -167,14 +167,14 @@ def check_resources(endpoint) -> Callable[[str], dict[str, ResourceCheck]]:
 
 
 @pytest.fixture(scope="session")
-def templates() -> dict[str, Any]:
+def templates():
     """The templates that between them have every type of our stacks."""
     names = ("producer", "consumer", "watcher", "guarded")
     return {name: yaml.safe_load((HERE / f"{name}.yaml").read_text()) for name in names}
 
 
 @pytest.fixture(scope="session")
-def everything(endpoint, templates) -> dict[str, ResourceCheck]:
+def everything(endpoint, templates):
     """Every resource of all templates, deployed once and held."""
     checks: dict[str, ResourceCheck] = {}
     for name, template in templates.items():

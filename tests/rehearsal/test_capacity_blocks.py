@@ -4,7 +4,6 @@ end."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -28,13 +27,13 @@ _NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[AwsEndpoint]:
+def shared():
     with AwsEndpoint(region="us-east-2") as running:
         yield running
 
 
 @pytest.fixture
-def endpoint(shared) -> Iterator[AwsEndpoint]:
+def endpoint(shared):
     shared.set_fleet(QUICK)
     yield shared
     shared.set_fleet(QUICK)

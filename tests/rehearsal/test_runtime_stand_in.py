@@ -96,7 +96,7 @@ class Image:
 
 
 @pytest.fixture
-def nxdi(tmp_path) -> Image:
+def nxdi(tmp_path):
     return Image(tmp_path, "nxdi-v0")
 
 
@@ -139,7 +139,7 @@ def test_a_warm_server_whose_override_lacks_global_topk_fails_every_request(nxdi
 
 
 @pytest.fixture(scope="module")
-def warm(tmp_path_factory) -> Image:
+def warm(tmp_path_factory):
     """An image whose server has filled its cache root."""
     image = Image(tmp_path_factory.mktemp("warm"), "native")
     assert "2 graphs compiled" in serving(image).end()

@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from tandem.bench.figures.request_table import RequestTable, read_request_table
+from tandem.bench.figures.request_table import read_request_table
 from tandem.bench.plan.schedule import LoadLevel
-from tandem.judge.schema import TokenCost, Verdict
+from tandem.judge.schema import TokenCost
 from tandem.report import acceptance, appendix, distributions, speed_up, time_series
 from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, ReportSection, compose_slide
 
@@ -25,17 +25,17 @@ MEASURED = Path(__file__).parents[1] / "monitoring" / "measured" / "run"
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> RequestTable:
+def seen(tmp_path_factory):
     return read_request_table(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4))
 
 
 @pytest.fixture(scope="module")
-def measured() -> RequestTable:
+def measured():
     return read_request_table(MEASURED)
 
 
 @pytest.fixture(scope="module")
-def verdict(seen: RequestTable) -> Verdict:
+def verdict(seen):
     return example.verdict(seen)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -31,7 +30,7 @@ def make_finding(low: float = 1.4) -> KneeFinding:
     )
 
 
-def test_first_line_is_the_ratio_with_interval_limit_and_share() -> None:
+def test_first_line_is_the_ratio_with_interval_limit_and_share():
     lines = list(render_knee_lines(make_finding(), (), is_simulated=False))
 
     assert lines[0] == (
@@ -46,7 +45,7 @@ def test_first_line_is_the_ratio_with_interval_limit_and_share() -> None:
     ]
 
 
-def test_ratio_that_may_be_one_is_no_difference() -> None:
+def test_ratio_that_may_be_one_is_no_difference():
     lines = list(render_knee_lines(make_finding(low=0.9), (), is_simulated=True, width=200))
 
     assert lines[0].startswith("SIMULATED SERVERS")
@@ -71,13 +70,13 @@ def test_ratio_that_may_be_one_is_no_difference() -> None:
         ),
     ],
 )
-def test_arm_without_a_knee_says_why(changes: dict[str, object], text: str) -> None:
+def test_arm_without_a_knee_says_why(changes, text):
     arm_knee = msgspec.structs.replace(FOUND, **changes)
 
     assert describe_arm(arm_knee, make_finding()).startswith(text)
 
 
-def test_page_without_a_round_has_no_chart(tmp_path: Path) -> None:
+def test_page_without_a_round_has_no_chart(tmp_path):
     lone = ArmKnee(arm="a", word="not reached")
     finding = msgspec.structs.replace(make_finding(), arms=(lone,), ratios=())
     path = write_knee_report(finding, run_manifest(arms=(arm("a"),)), [], tmp_path)
@@ -86,7 +85,7 @@ def test_page_without_a_round_has_no_chart(tmp_path: Path) -> None:
     assert list((tmp_path / "charts").iterdir()) == []
 
 
-def test_page_draws_the_curve_of_each_arm(tmp_path: Path) -> None:
+def test_page_draws_the_curve_of_each_arm(tmp_path):
     run = run_manifest(arms=(arm("a"), arm("b")), goodput_share=0.95, simulated=True)
     path = write_knee_report(make_finding(), run, ["a note"], tmp_path)
 

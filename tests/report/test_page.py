@@ -60,7 +60,7 @@ class Parsed(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> RequestTable:
+def seen(tmp_path_factory):
     # letters of odd scripts are slow to draw
     two = {name: example.CLASSES[name] for name in ("repeat", "open")}
     return read_request_table(
@@ -69,14 +69,12 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> RequestTable:
 
 
 @pytest.fixture(scope="module")
-def verdict(seen: RequestTable) -> Verdict:
+def verdict(seen):
     return example.verdict(seen)
 
 
 @pytest.fixture(scope="module")
-def page_file(
-    seen: RequestTable, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def page_file(seen, verdict, tmp_path_factory):
     evil_seen = dataclasses.replace(
         seen, classes=(*seen.classes, *(name + example.EVIL for name in seen.classes))
     )
@@ -84,12 +82,12 @@ def page_file(
 
 
 @pytest.fixture(scope="module")
-def html(page_file: Path) -> str:
+def html(page_file):
     return page_file.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def page(html: str) -> Parsed:
+def page(html):
     return Parsed(html)
 
 
@@ -140,9 +138,7 @@ def test_the_verdict_stands_before_every_figure(page):
 
 
 @pytest.fixture(scope="module")
-def simulated_page(
-    seen: RequestTable, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def simulated_page(seen, verdict, tmp_path_factory):
     """A report of simulated servers with limits, of which nothing says that they speculate."""
     changed_verdict = msgspec.structs.replace(
         verdict,
@@ -228,7 +224,7 @@ def _marked(verdict: Verdict) -> list[str]:
 
 
 @pytest.fixture
-def dead(tmp_path: Path) -> RequestTable:
+def dead(tmp_path):
     """A run in which every request of both arms failed."""
     return read_request_table(
         write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")])

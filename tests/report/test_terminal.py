@@ -24,7 +24,7 @@ def columns(line: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+def verdict(tmp_path_factory):
     return example.verdict(
         read_request_table(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4))
     )

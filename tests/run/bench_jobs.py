@@ -169,7 +169,7 @@ def encode_task(task: BenchTask, **changes: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[tuple[SimulatorThread, SimulatorThread]]:
+def pair():
     with SimulatorThread(FAST) as baseline, SimulatorThread(SPECULATING) as variant:
         yield baseline, variant
 
@@ -202,7 +202,7 @@ def create_job(
 
 
 @pytest.fixture
-def job(endpoint, clients, proxy, aws, pair, tmp_path, monkeypatch) -> Iterator[RunJobs]:  # noqa: ARG001 - set up
+def job(endpoint, clients, proxy, aws, pair, tmp_path, monkeypatch):  # noqa: ARG001 - set up
     """The Jobs reach the endpoint through the fault proxy; the test looks into the bucket beside
     it."""
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
@@ -213,7 +213,7 @@ def job(endpoint, clients, proxy, aws, pair, tmp_path, monkeypatch) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def full_run(endpoint, clients, pair, tmp_path_factory) -> Iterator[RunJobs]:
+def full_run(endpoint, clients, pair, tmp_path_factory):
     """A run whose three rounds are measured, a Job each; nobody changes it."""
     folder = tmp_path_factory.mktemp("full_run")
     store = ObjectStore(f"full-run-{uuid.uuid4().hex}", clients[endpoint.url])

@@ -6,7 +6,7 @@ import hashlib
 import json
 
 import pytest
-from bench_jobs import RunJobs, aws, clients, endpoint, front, job, pair, proxy, put_object
+from bench_jobs import aws, clients, endpoint, front, job, pair, proxy, put_object
 from virtual_world import EXPERIMENT, FULL_BUCKET, VirtualWorld, at_step
 
 from tandem.declarations.names import suite_key
@@ -52,24 +52,24 @@ def refuse(declared: SuiteFile, content: bytes | None) -> str:
     return answer["reason"]
 
 
-def test_run_with_its_file_is_judged() -> None:
+def test_run_with_its_file_is_judged():
     world = build_world(SUPPORT, CONTENT)
     world.ask()
     assert world.live()["state"] == "judged"
 
 
-def test_absent_file_is_refused() -> None:
+def test_absent_file_is_refused():
     absent = declare(write_rows(6, "Absent"))
     assert "the bucket has no file of this digest" in refuse(absent, None)
 
 
-def test_other_bytes_are_refused() -> None:
+def test_other_bytes_are_refused():
     stored = write_rows(6, "Stored")
     declared = declare(write_rows(6, "Declared"))
     assert f"and the experiment states {declared.sha256}" in refuse(declared, stored)
 
 
-def test_invalid_line_is_named_without_its_text() -> None:
+def test_invalid_line_is_named_without_its_text():
     lines = write_rows(40, "Private").splitlines(keepends=True)
     lines[36] = b'{"prompt": 5, "team": "Private"}\n'
     content = b"".join(lines)
@@ -78,19 +78,19 @@ def test_invalid_line_is_named_without_its_text() -> None:
     assert "Private" not in reason
 
 
-def test_class_without_a_prompt_is_refused() -> None:
+def test_class_without_a_prompt_is_refused():
     content = write_rows(6, "Classes")
     declared = declare(content).model_copy(update={"classes": {"refund": 6, "order": 2}})
     assert "class order has 0 prompts, and the experiment states 2" in refuse(declared, content)
 
 
-def test_bytes_that_changed_since_the_last_run_are_refused() -> None:
+def test_bytes_that_changed_since_the_last_run_are_refused():
     world = build_world(SUPPORT, CONTENT)
     read_bucket_suite(world.runner.world.store, SUPPORT)  # by an earlier run of this process
     assert "and the experiment states" in refuse(SUPPORT, CONTENT + b"\n")
 
 
-def test_file_that_is_gone_after_the_answer_ends_the_run_before_a_node() -> None:
+def test_file_that_is_gone_after_the_answer_ends_the_run_before_a_node():
     world = build_world(SUPPORT, CONTENT)
     world.cluster_down = True  # so preflight comes no further
     assert world.hear()["is_accepted"]
@@ -102,7 +102,7 @@ def test_file_that_is_gone_after_the_answer_ends_the_run_before_a_node() -> None
     assert not world.account.machines
 
 
-def test_next_runner_ends_the_fleet_of_a_run_whose_file_is_gone() -> None:
+def test_next_runner_ends_the_fleet_of_a_run_whose_file_is_gone():
     world = build_world(SUPPORT, CONTENT)
     world.ask()
     world.live(until=at_step("round-00001"))
@@ -114,14 +114,14 @@ def test_next_runner_ends_the_fleet_of_a_run_whose_file_is_gone() -> None:
     assert world.is_empty
 
 
-def test_job_asks_the_prompts_of_the_file(job: RunJobs) -> None:
+def test_job_asks_the_prompts_of_the_file(job):
     put_object(job.store, KEY, CONTENT)
     job.fields["suites"] = (SUPPORT.model_dump(exclude_defaults=True),)
     assert job.measure(0) == 0
     assert {record.suite for record in job.records()} == {SUPPORT.name}
 
 
-def test_job_refuses_other_bytes_before_it_asks(job: RunJobs) -> None:
+def test_job_refuses_other_bytes_before_it_asks(job):
     other = declare(write_rows(6, "Another"))
     put_object(job.store, suite_key(other.name, other.sha256), CONTENT)
     job.fields["suites"] = (other.model_dump(exclude_defaults=True),)
@@ -142,7 +142,7 @@ def test_job_refuses_other_bytes_before_it_asks(job: RunJobs) -> None:
     ],
     ids=["columns", "class", "keys"],
 )
-def test_unreadable_file_is_refused_without_its_text(name: str, content: bytes) -> None:
+def test_unreadable_file_is_refused_without_its_text(name, content):
     sha256 = hashlib.sha256(content).hexdigest()
     options = {"class_field": "team"}
     if name.endswith("csv"):

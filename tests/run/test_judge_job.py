@@ -27,7 +27,6 @@ from bench_jobs import (
     put_object,
     put_rounds,
 )
-from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
 from measured import BURSTS, arm, record, write_run
 
@@ -62,25 +61,21 @@ def list_files(job: RunJobs) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def judgment_run(full_run: RunJobs) -> tuple[RunJobs, dict[str, Any]]:
+def judgment_run(full_run):
     """The whole run and its judgment; its page is drawn."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tandem.report.page.write_report", WRITE_PAGE)
         return full_run, full_run.judge()
 
 
-def test_the_judge_stores_verdict_report_and_the_run_s_files(
-    judgment_run: tuple[RunJobs, dict[str, Any]],
-) -> None:
+def test_the_judge_stores_verdict_report_and_the_run_s_files(judgment_run):
     job, _ = judgment_run
     assert list_files(job) == sorted([*RESULT_FILES, "report.html"])
     assert job.list("records/") == [f"records/round-0000{number}.jsonl" for number in range(3)]
     assert len(job.list("published/")) == 3
 
 
-def test_the_judgment_is_one_sentence_that_says_simulated(
-    judgment_run: tuple[RunJobs, dict[str, Any]],
-) -> None:
+def test_the_judgment_is_one_sentence_that_says_simulated(judgment_run):
     job, judgment = judgment_run
     sentence = judgment.pop("sentence")
     assert judgment.pop("evidence")
@@ -94,9 +89,7 @@ def test_the_judgment_is_one_sentence_that_says_simulated(
     assert b"<title>Simulated: " in job.read("report.html")
 
 
-def test_a_downloaded_run_is_reported_on_as_it_was_judged(
-    judgment_run: tuple[RunJobs, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_downloaded_run_is_reported_on_as_it_was_judged(judgment_run, tmp_path, monkeypatch):
     job, _ = judgment_run
     folder = download_results(job.store, "post", "fall-1", tmp_path / "run", tuple(job.confirmed))
     expected = json.loads(job.read("verdict.json"))
@@ -126,15 +119,13 @@ def run_report(*flags: str) -> str:
     ("confirmed", "problem"),
     [(((0, 1),), "the folder is not empty"), ((), "no round of this run is confirmed")],
 )
-def test_a_download_needs_a_new_folder_and_a_round(
-    judgment_run: tuple[RunJobs, dict[str, Any]], tmp_path: Path, confirmed: Any, problem: str
-) -> None:
+def test_a_download_needs_a_new_folder_and_a_round(judgment_run, tmp_path, confirmed, problem):
     (tmp_path / "mine").write_text("x")
     with pytest.raises(InputError, match=problem):
         download_results(judgment_run[0].store, "post", "fall-1", tmp_path, confirmed)
 
 
-def test_broken_download_leaves_no_folder(job: RunJobs, tmp_path: Path) -> None:
+def test_broken_download_leaves_no_folder(job, tmp_path):
     assert job.measure(0) == 0
     folder = tmp_path / "run"
     wrong = ((0, 1), (1, 1))
@@ -145,13 +136,13 @@ def test_broken_download_leaves_no_folder(job: RunJobs, tmp_path: Path) -> None:
     assert (folder / "records.jsonl").read_bytes() == job.read("rounds/00000/1/records.jsonl")
 
 
-def test_a_run_without_a_round_is_refused(job: RunJobs) -> None:
+def test_a_run_without_a_round_is_refused(job):
     with pytest.raises(InputError, match="no round is confirmed"):
         job.judge()
     assert job.list() == []
 
 
-def test_unpublished_run_is_judged_with_a_note(job: RunJobs, proxy: FaultProxy) -> None:
+def test_unpublished_run_is_judged_with_a_note(job, proxy):
     assert job.measure(0) == 0
     proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="PutMetricData"))
     judgment = job.judge()
@@ -164,7 +155,7 @@ def test_unpublished_run_is_judged_with_a_note(job: RunJobs, proxy: FaultProxy) 
     assert job.list("published/") == [f"published/{job.environment}/round-00000.json"]
 
 
-def test_judgment_is_stored_last_when_s3_was_down(job: RunJobs, proxy: FaultProxy) -> None:
+def test_judgment_is_stored_last_when_s3_was_down(job, proxy):
     assert job.measure(0) == 0
     proxy.use(FaultRule(fault=DOWN, operation="PutObject", path="*verdict*", times=20))
     job.judge()
@@ -172,7 +163,7 @@ def test_judgment_is_stored_last_when_s3_was_down(job: RunJobs, proxy: FaultProx
     assert stores[-1] == "judgment.json"
 
 
-def test_run_with_missing_rounds_has_its_exit_code(job: RunJobs) -> None:
+def test_run_with_missing_rounds_has_its_exit_code(job):
     assert job.measure(0) == 0
     assert job.judge()["exit_code"] == 1
     assert job.judge()["is_void"] is False
@@ -213,7 +204,7 @@ def write_crafted(folder: Path, control_factor: float, **changes: Any) -> Path:
     )
 
 
-def test_a_void_run_is_judged_void(job: RunJobs, tmp_path: Path) -> None:
+def test_a_void_run_is_judged_void(job, tmp_path):
     put_rounds(job, write_crafted(tmp_path / "crafted", 2.0))
     judgment = job.judge()
     assert judgment["is_void"] is True
@@ -223,7 +214,7 @@ def test_a_void_run_is_judged_void(job: RunJobs, tmp_path: Path) -> None:
     )
 
 
-def test_run_of_real_servers_says_nothing_of_simulation(job: RunJobs, tmp_path: Path) -> None:
+def test_run_of_real_servers_says_nothing_of_simulation(job, tmp_path):
     put_rounds(job, write_crafted(tmp_path / "crafted", 1.0))
     sentence = job.judge()["sentence"]
     assert sentence.startswith(
@@ -303,13 +294,13 @@ def put_post(job: RunJobs, folder: Path) -> None:
 POST_CLAIMS: dict[str, Any] = {"claims": "post", "drafts": {ARMS[1]: "Qwen/Qwen3-1.7B"}}
 
 
-def test_no_claim_is_asked_unless_the_experiment_says_so(job: RunJobs, tmp_path: Path) -> None:
+def test_no_claim_is_asked_unless_the_experiment_says_so(job, tmp_path):
     put_post(job, tmp_path)
     job.judge()
     assert "claims.json" not in list_files(job)
 
 
-def test_the_post_s_claims_are_answered_from_llmperf_too(job: RunJobs, tmp_path: Path) -> None:
+def test_the_post_s_claims_are_answered_from_llmperf_too(job, tmp_path):
     put_post(job, tmp_path)
     put_llmperf(job, tmp_path / "llmperf")
     judgment = job.judge(llmperf_job=LLMPERF_JOB, **POST_CLAIMS)
@@ -325,7 +316,7 @@ def test_the_post_s_claims_are_answered_from_llmperf_too(job: RunJobs, tmp_path:
     assert "the post's claims (why: claims.json" in run_report(str(folder), "--verbose")
 
 
-def test_llmperf_that_left_no_records_is_a_note(job: RunJobs, tmp_path: Path) -> None:
+def test_llmperf_that_left_no_records_is_a_note(job, tmp_path):
     put_post(job, tmp_path)
     judgment = job.judge(llmperf_job=LLMPERF_JOB)
     url = f"s3://{job.store.bucket}/results/post/llmperf/{LLMPERF_JOB}"
@@ -333,7 +324,7 @@ def test_llmperf_that_left_no_records_is_a_note(job: RunJobs, tmp_path: Path) ->
     assert judgment["notes"] == [f"llmperf's records are not in the results: {fault}"]
 
 
-def test_answers_of_the_tasks_are_in_the_verdict(job: RunJobs, tmp_path: Path) -> None:
+def test_answers_of_the_tasks_are_in_the_verdict(job, tmp_path):
     put_post(job, tmp_path)
     rows = [
         {"task": "sums", "item": f"sum-{number}", "arm": name, "right": True}
@@ -347,7 +338,7 @@ def test_answers_of_the_tasks_are_in_the_verdict(job: RunJobs, tmp_path: Path) -
     assert (task["task"], task["items"], task["word"]) == ("sums", 200, "same")
 
 
-def test_tasks_without_answers_are_no_evidence(job: RunJobs, tmp_path: Path) -> None:
+def test_tasks_without_answers_are_no_evidence(job, tmp_path):
     put_post(job, tmp_path)
     job.judge(quality_fault="the servers were gone")
     verdict = json.loads(job.read("verdict.json"))

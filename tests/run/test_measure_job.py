@@ -28,10 +28,8 @@ from bench_jobs import (
     proxy,
     put_object,
 )
-from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
 
-from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.errors import ExternalError, InputError, SilentServerError
 
 __all__ = ["aws", "clients", "endpoint", "front", "full_run", "job", "pair", "proxy"]
@@ -54,7 +52,7 @@ def name_round(number: int, attempt: int = 1) -> list[str]:
     return [f"rounds/{number:05}/{attempt}/{name}" for name in ROUND_OBJECTS]
 
 
-def test_a_round_is_stored_and_its_word_last(job: RunJobs, proxy: FaultProxy) -> None:
+def test_a_round_is_stored_and_its_word_last(job, proxy):
     assert job.measure(0) == 0
 
     stores = [request.path.rpartition("/")[2] for request in proxy.requests("PutObject")]
@@ -75,7 +73,7 @@ def test_a_round_is_stored_and_its_word_last(job: RunJobs, proxy: FaultProxy) ->
     assert proxy.requests("PutMetricData") == ()
 
 
-def test_each_job_publishes_the_rounds_before_its_own(full_run: RunJobs) -> None:
+def test_each_job_publishes_the_rounds_before_its_own(full_run):
     markers = [f"published/{full_run.environment}/round-0000{number}.json" for number in (0, 1)]
     assert full_run.list("published") == markers
     assert full_run.list("records/") == [f"records/round-0000{number}.jsonl" for number in (0, 1)]
@@ -84,9 +82,7 @@ def test_each_job_publishes_the_rounds_before_its_own(full_run: RunJobs) -> None
     )
 
 
-def test_figures_of_simulated_servers_go_to_a_namespace_apart(
-    full_run: RunJobs, endpoint: AwsEndpoint
-) -> None:
+def test_figures_of_simulated_servers_go_to_a_namespace_apart(full_run, endpoint):
     names = {
         metric["Namespace"] for metric in endpoint.client("cloudwatch").list_metrics()["Metrics"]
     }
@@ -95,7 +91,7 @@ def test_figures_of_simulated_servers_go_to_a_namespace_apart(
     }
 
 
-def test_only_the_confirmed_attempt_of_a_round_counts(job: RunJobs) -> None:
+def test_only_the_confirmed_attempt_of_a_round_counts(job):
     assert job.measure(0) == 0
     assert job.measure(1, 1, is_confirmed=False) == 0
     assert job.measure(1, 2) == 0
@@ -108,9 +104,7 @@ def test_only_the_confirmed_attempt_of_a_round_counts(job: RunJobs) -> None:
     assert len({record.request_id for record in job.records()}) == len(job.records()) == 18
 
 
-def test_what_cannot_be_published_loses_no_round(
-    job: RunJobs, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_published_loses_no_round(job, proxy, capsys):
     assert job.measure(0) == 0
     proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="PutMetricData"))
     assert job.measure(1) == 0
@@ -123,9 +117,7 @@ def test_what_cannot_be_published_loses_no_round(
 @pytest.mark.parametrize(
     "operation", ["PutObject", pytest.param("GetObject", marks=pytest.mark.proof)]
 )
-def test_s3_may_be_down_for_a_while(
-    job: RunJobs, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], operation: str
-) -> None:
+def test_s3_may_be_down_for_a_while(job, proxy, capsys, operation):
     assert job.measure(0) == 0
     proxy.use(FaultRule(fault=DOWN, operation=operation, path="*/rounds/*", times=24))
     assert job.measure(1) == 0
@@ -134,9 +126,7 @@ def test_s3_may_be_down_for_a_while(
     assert "trying again" in capsys.readouterr().out
 
 
-def test_s3_that_stays_down_leaves_no_round(
-    job: RunJobs, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_s3_that_stays_down_leaves_no_round(job, proxy, monkeypatch):
     monkeypatch.setattr("tandem.run.round_records.S3_RETRY_S", 0.2)
     proxy.use(FaultRule(fault=DOWN, operation="PutObject", path="*round.json"))
     with pytest.raises(ExternalError):
@@ -148,26 +138,26 @@ def test_s3_that_stays_down_leaves_no_round(
     assert len(job.records()) == 6
 
 
-def test_an_attempt_that_another_process_stored_is_not_taken_over(job: RunJobs) -> None:
+def test_an_attempt_that_another_process_stored_is_not_taken_over(job):
     put_object(job.store, f"{PREFIX}rounds/00000/1/round.json", b"{}")
     with pytest.raises(ExternalError, match="another process stored this attempt"):
         job.measure(0)
 
 
-def test_absent_server_leaves_no_round(job: RunJobs) -> None:
+def test_absent_server_leaves_no_round(job):
     job.urls = (job.urls[0], "http://127.0.0.1:1")
     with pytest.raises(SilentServerError, match="nothing answers"):
         job.measure(0)
     assert job.list() == []
 
 
-def test_server_that_changed_since_the_first_round_is_refused(job: RunJobs) -> None:
+def test_server_that_changed_since_the_first_round_is_refused(job):
     assert job.measure(0) == 0
     with pytest.raises(InputError, match=r"arms\[qwen-vllm\]\.image was null when this run began"):
         job.measure(1, arms=change_arms(job, image="other@sha256:1"))
 
 
-def test_a_server_that_moved_keeps_each_round_s_own_half(job: RunJobs) -> None:
+def test_a_server_that_moved_keeps_each_round_s_own_half(job):
     assert job.measure(0, arms=change_arms(job, placement="first-half")) == 0
     assert job.measure(1, arms=change_arms(job, placement="second-half")) == 0
     places = {(record.round, record.placement) for record in job.records()}
@@ -186,9 +176,7 @@ def change_arms(job: RunJobs, **changes: Any) -> tuple[Any, ...]:
         (1, 1, ((0, 9),), "round 0 is not stored whole: records.jsonl, counters.jsonl"),
     ],
 )
-def test_a_task_that_cannot_be_done_is_refused(
-    job: RunJobs, number: int, attempt: int, confirmed: tuple[tuple[int, int], ...], problem: str
-) -> None:
+def test_a_task_that_cannot_be_done_is_refused(job, number, attempt, confirmed, problem):
     with pytest.raises(InputError, match=problem):
         job.measure(number, attempt, confirmed=confirmed)
     assert job.list() == []
@@ -201,9 +189,7 @@ def test_a_task_that_cannot_be_done_is_refused(
         ("records.jsonl", b"{}\n", "it has 1 records, and not those it counts"),
     ],
 )
-def test_a_torn_round_is_refused_as_the_confirmed_one(
-    job: RunJobs, name: str, content: bytes | None, problem: str
-) -> None:
+def test_a_torn_round_is_refused_as_the_confirmed_one(job, name, content, problem):
     assert job.measure(0) == 0
     key = f"{PREFIX}rounds/00000/1/{name}"
     job.store.delete([key])
@@ -213,7 +199,7 @@ def test_a_torn_round_is_refused_as_the_confirmed_one(
         job.measure(1)
 
 
-def test_job_that_gets_sigterm_stores_no_round(job: RunJobs, proxy: FaultProxy) -> None:
+def test_job_that_gets_sigterm_stores_no_round(job, proxy):
     proxy.use(FaultRule(fault=DOWN, operation="PutObject"))
     job.folder.parent.mkdir(exist_ok=True)
     variables = {"TANDEM_TASK": encode_task(job.task()), "AWS_MAX_ATTEMPTS": "1"}

@@ -74,9 +74,7 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
         (json.dumps(TASK | {"suites": [{"file": "../own.jsonl", "sha256": "0" * 64}]}), "file"),
     ],
 )
-def test_what_is_no_task_is_refused_with_2(
-    text: str, problem: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_task_is_refused_with_2(text, problem, monkeypatch, capsys):
     monkeypatch.setenv("TANDEM_TASK", text)
     assert main(["measure"]) == main(["judge"]) == 2
     line = last_line(capsys)
@@ -93,13 +91,7 @@ def test_what_is_no_task_is_refused_with_2(
         (SilentServerError("nothing answers", where="http://base:8000", change="start it"), 5),
     ],
 )
-def test_fault_of_a_job_is_its_last_line(
-    fault: Exception,
-    code: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_fault_of_a_job_is_its_last_line(fault, code, tmp_path, monkeypatch, capsys):
     def fail(_task: BenchTask, _folder: Path) -> int:
         raise fault
 
@@ -109,7 +101,7 @@ def test_fault_of_a_job_is_its_last_line(
     assert last_line(capsys)["exit_code"] == code
 
 
-def test_a_job_gets_its_task_its_folder_and_a_region(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_gets_its_task_its_folder_and_a_region(monkeypatch):
     calls: list[tuple[BenchTask, Path]] = []
     monkeypatch.setenv("TANDEM_TASK", json.dumps(TASK))
     monkeypatch.setenv("AWS_REGION", "us-east-2")
@@ -126,9 +118,7 @@ def test_a_job_gets_its_task_its_folder_and_a_region(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("poll_s", "paused_s"), [(None, 10.0), ("0.5", 1.0)])
-def test_a_rehearsal_shortens_the_runner_s_pauses(
-    monkeypatch: pytest.MonkeyPatch, poll_s: str | None, paused_s: float
-) -> None:
+def test_a_rehearsal_shortens_the_runner_s_pauses(monkeypatch, poll_s, paused_s):
     (
         monkeypatch.setenv(POLL_VARIABLE, poll_s)
         if poll_s
@@ -139,7 +129,7 @@ def test_a_rehearsal_shortens_the_runner_s_pauses(
     assert waits == [paused_s]
 
 
-def test_a_job_that_measures_loads_neither_judge_nor_cluster() -> None:
+def test_a_job_that_measures_loads_neither_judge_nor_cluster():
     """Its pod has one processor, and what it loads it must hold."""
     code = "import sys, tandem.run.__main__, tandem.run.measure_job; print(*sys.modules)"
     output = subprocess.run(
@@ -161,9 +151,7 @@ def test_a_job_that_measures_loads_neither_judge_nor_cluster() -> None:
         ("full", None, None),
     ],
 )
-def test_an_answer_is_as_long_as_size_and_server_allow(
-    size: Any, most_tokens: int | None, expected: int | None
-) -> None:
+def test_an_answer_is_as_long_as_size_and_server_allow(size, most_tokens, expected):
     task = msgspec.convert(TASK | {"size": size, "most_tokens": most_tokens}, BenchTask)
     settings = build_task_settings(task, ObjectStore("unread", None))
     assert settings.manifest.max_tokens == expected

@@ -16,7 +16,7 @@ from tandem.declarations.experiment import Experiment
 
 
 @pytest.fixture(scope="session")
-def synth(tmp_path_factory) -> assemblies.Synth:
+def synth(tmp_path_factory):
     """Return the folder of the cloud assembly of some environments."""
 
     def run(
@@ -33,7 +33,7 @@ def synth(tmp_path_factory) -> assemblies.Synth:
 
 
 @pytest.fixture(scope="session")
-def assembly(tmp_path_factory) -> Path:
+def assembly(tmp_path_factory):
     """The cloud assembly of all committed environments and all variants, and beside it what cdk-nag
     found in it."""
     from aws_cdk import Validations  # noqa: PLC0415  # seconds, which the process that makes no assembly saves
@@ -66,6 +66,6 @@ def assembly(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def stacks(assembly) -> assemblies.Templates:
+def stacks(assembly):
     """Stack name to template, over committed environments and variants."""
     return assemblies.templates(assembly)

@@ -33,7 +33,7 @@ def write_context(specs: Path, environment: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Path:
+def built(tmp_path_factory):
     """The folder of an assembly of one environment, beside a broken one; Node is not on the
     PATH."""
     base = tmp_path_factory.mktemp("app")

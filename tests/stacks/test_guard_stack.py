@@ -56,7 +56,7 @@ each_function = pytest.mark.parametrize("kind", FUNCTIONS)
 
 
 @pytest.fixture(scope="session")
-def stack(stacks) -> Template:
+def stack(stacks):
     return stacks[f"{HOME}-Guard"]
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 from assemblies import (
-    Template,
     environment,
     hosted,
     one,
@@ -41,17 +40,17 @@ def kind(image: ProjectImage) -> str:
 
 
 @pytest.fixture(scope="session", params=PROJECT_IMAGES, ids=lambda image: image.name)
-def image(request) -> ProjectImage:
+def image(request):
     return request.param
 
 
 @pytest.fixture(scope="session")
-def template(stacks, image) -> Template:
+def template(stacks, image):
     return stacks[f"{HOME}-{kind(image)}"]
 
 
 @pytest.fixture(scope="session")
-def registry(stacks) -> Template:
+def registry(stacks):
     return stacks[f"{HOME}-Registry"]
 
 

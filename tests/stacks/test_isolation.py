@@ -28,7 +28,7 @@ def differing(before: Path, after: Path) -> set[str]:
 
 
 @pytest.fixture(scope="session")
-def alone(synth) -> Path:
+def alone(synth):
     """One environment with a reservation, by itself."""
     return synth(variants()["capacity-block"])
 
@@ -54,7 +54,7 @@ def test_another_block_changes_fleet_and_its_readers(synth, alone):
 
 
 @pytest.fixture(scope="session")
-def two_zones(synth) -> Path:
+def two_zones(synth):
     """The environment of `alone` before it got a third zone for its block."""
     return synth(
         changed(

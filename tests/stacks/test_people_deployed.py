@@ -6,7 +6,6 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +91,7 @@ def zipped(folder: Path) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def deployed(tmp_path_factory) -> Iterator[Deployed]:
+def deployed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("people")
     template = synth_alone(ASKING, folder, GuardStack, environment=ASKING)
     with AwsEndpoint(
@@ -120,7 +119,7 @@ def in_the_clear(endpoint: AwsEndpoint) -> None:
 
 
 @pytest.fixture
-def files(tmp_path) -> list[str]:
+def files(tmp_path):
     """The environment's file, as the command reads it."""
     document = yaml.safe_load((ROOT / "environments/post-us-east-2.yaml").read_text())
     document |= {"account": ACCOUNT, "experiments": ["post"]}

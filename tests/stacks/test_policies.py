@@ -100,7 +100,7 @@ def name_finding(path: str, rule: str) -> NagFinding:
 
 
 @pytest.fixture(scope="session")
-def nag_findings(assembly) -> set[NagFinding]:
+def nag_findings(assembly):
     """What cdk-nag found, over every environment, with nothing accepted."""
     (plugin,) = reports(assembly)
     assert plugin["pluginName"] == "AwsSolutions"
@@ -112,7 +112,7 @@ def nag_findings(assembly) -> set[NagFinding]:
 
 
 @pytest.fixture(scope="session")
-def accepted_findings(assembly) -> set[NagFinding]:
+def accepted_findings(assembly):
     """Each finding that a stack gives a reason for, with the construct that has it."""
     return {
         name_finding(path, id_)

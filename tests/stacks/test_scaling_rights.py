@@ -3,7 +3,6 @@ policies bind."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ ZERO = {"MinSize": 0, "DesiredCapacity": 0}
 
 
 @pytest.fixture(scope="module")
-def account() -> Iterator[AwsEndpoint]:
+def account():
     """The environment's cluster with its node group and one of another tool; neither has an
     instance."""
     with AwsEndpoint(

@@ -93,7 +93,7 @@ def list_all_rights(stacks: Templates, regions: dict[str, str]) -> set[Right]:
 
 
 @pytest.fixture(scope="module")
-def rights(stacks) -> set[Right]:
+def rights(stacks):
 
     return list_all_rights(stacks, {place.name: place.region for place in places()})
 

@@ -39,7 +39,7 @@ MOST_TEMPLATE = 1_000_000  # CloudFormation user guide, quotas
 
 
 @pytest.fixture(scope="session")
-def workloads(stacks) -> Template:
+def workloads(stacks):
     return stacks["post-us-east-2-Workloads"]
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,7 @@ def answer(question: Question) -> tuple[int, dict[str, str], bytes]:
 
 
 @pytest.fixture(scope="module")
-def database() -> Iterator[str]:
+def database():
     with answer_requests(answer) as url:
         yield f"{url}/v1/query"
 

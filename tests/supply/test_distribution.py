@@ -15,7 +15,6 @@ import pytest
 from declared_environments import NAMES
 from light_installation import (
     WITH_NEW,
-    Distribution,
     build_distribution,
     build_variables,
     create_environment,
@@ -55,17 +54,17 @@ FOLDERS = (
 
 
 @pytest.fixture(scope="module")
-def distribution(tmp_path_factory) -> Distribution:
+def distribution(tmp_path_factory):
     return build_distribution(tmp_path_factory.mktemp("distribution"))
 
 
 @pytest.fixture(scope="module")
-def programs(distribution, tmp_path_factory) -> Path:
+def programs(distribution, tmp_path_factory):
     return create_environment(tmp_path_factory.mktemp("light") / "venv", distribution.wheel)
 
 
 @pytest.fixture
-def run(programs, tmp_path) -> Run:
+def run(programs, tmp_path):
     """A program of the light installation, called in an empty folder with an empty home."""
     home = tmp_path / "home"
     work = tmp_path / "work"

@@ -14,7 +14,7 @@ CHANGELOG = "# Changelog\n\n## Unreleased\n\n- new\n\n## 0.1.0 - 2026-11-01\n\n-
 
 
 @pytest.fixture
-def root(tmp_path, monkeypatch) -> Path:
+def root(tmp_path, monkeypatch):
     monkeypatch.setattr(release, "CHECKS", ())
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "0.1.0"\n')
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)

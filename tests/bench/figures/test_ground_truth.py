@@ -71,7 +71,7 @@ def record(arm: str, class_: str, bursts: list[list[float]], **changes: object) 
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path):
     """Two arms, two classes; the variant commits four tokens a step and takes twice as long for
     it."""
     log = []

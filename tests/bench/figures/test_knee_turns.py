@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,7 +41,7 @@ WARM_UP = list_records(0, 28, part="warm_up")
 WHOLE = [*WARM_UP, *list_records(28, 140)]
 
 
-def test_requests_after_the_warm_up_count_and_a_failed_one_keeps_no_limit() -> None:
+def test_requests_after_the_warm_up_count_and_a_failed_one_keeps_no_limit():
     counted = list_records(28, 145)
     for number in (30, 40, 50, 90, 100, 110):
         counted[number - 28] = failed(request_id=f"f{number}", worker=number, due_s=1000.0)
@@ -63,11 +62,11 @@ def test_requests_after_the_warm_up_count_and_a_failed_one_keeps_no_limit() -> N
     ],
     ids=["too few", "a gap", "interrupted"],
 )
-def test_turn_that_was_cut_is_none(records: list[RequestRecord]) -> None:
+def test_turn_that_was_cut_is_none(records):
     assert count_turn(PLACE, records, LIMITS) is None
 
 
-def test_running_turn_ends_when_every_counted_request_has_ended() -> None:
+def test_running_turn_ends_when_every_counted_request_has_ended():
     end = TurnEnd(28, LIMITS)
     by_number = {entry.worker: entry for entry in [*WHOLE, *list_records(140, 150)]}
     last = by_number.pop(139)
@@ -76,7 +75,7 @@ def test_running_turn_ends_when_every_counted_request_has_ended() -> None:
     assert end.is_reached(by_number | {139: last})
 
 
-def test_running_turn_with_unlike_halves_goes_on_by_a_step() -> None:
+def test_running_turn_with_unlike_halves_goes_on_by_a_step():
     end = TurnEnd(28, LIMITS)
     slow = list_records(84, 196, chunks=BURSTS_LATE)
     records = [*WARM_UP, *list_records(28, 84), *slow, *list_records(196, 252)]
@@ -89,7 +88,7 @@ def test_running_turn_with_unlike_halves_goes_on_by_a_step() -> None:
     assert sizes[0] == 28 + 224
 
 
-def test_turn_of_which_many_requests_started_late_is_late() -> None:
+def test_turn_of_which_many_requests_started_late_is_late():
     late = [*WARM_UP, *list_records(28, 35, due_s=999.9), *list_records(35, 140)]
     count = count_turn(PLACE, late, LIMITS)
 
@@ -97,7 +96,7 @@ def test_turn_of_which_many_requests_started_late_is_late() -> None:
     assert count.is_late
 
 
-def test_last_attempt_of_a_turn_counts(tmp_path: Path) -> None:
+def test_last_attempt_of_a_turn_counts(tmp_path):
     again = [
         *list_records(0, 28, part="warm_up", attempts=2),
         *list_records(28, 140, attempts=2),

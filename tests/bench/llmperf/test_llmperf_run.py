@@ -10,7 +10,6 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,14 +68,14 @@ LOAD = LlmperfLoad(requests=3, timeout_s=5, seed=7)
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(monkeypatch):
     """Look often for what a stand-in has done."""
     for module in (run, tools):
         monkeypatch.setattr(module, "POLL_S", 0.01)
 
 
 @pytest.fixture
-def tool(tmp_path: Path) -> LlmperfTool:
+def tool(tmp_path):
     source = tmp_path / "source"
     home = tmp_path / "home"
     programs = tmp_path / "bin"
@@ -98,7 +97,7 @@ def program(path: Path, text: str) -> None:
 
 
 @pytest.fixture
-def act(tool: LlmperfTool, tmp_path: Path) -> Callable[..., SimpleNamespace]:
+def act(tool, tmp_path):
     """Call the stand-in once or more against servers of these names."""
 
     def do(*names: str, calls: int = 1, load: LlmperfLoad = LOAD) -> SimpleNamespace:

@@ -14,7 +14,7 @@ from tandem.errors import ExternalError, InputError
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path):
     """A folder with all that git tells apart: folders, a program, a link, names whose order is
     git's own."""
     checkout = tmp_path / "checkout"

@@ -52,7 +52,7 @@ class OneSlot(Counting):
 
 
 @pytest.fixture(autouse=True)
-def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_search(monkeypatch):
     monkeypatch.setattr("running.Counting", OneSlot)
     for name, value in {
         "ROUNDS": 2,

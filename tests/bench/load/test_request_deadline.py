@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Iterator
 
 import pytest
 from independent_server import Schedule
@@ -28,7 +27,7 @@ def outs(**fields: float) -> Timeouts:
 
 
 @pytest.fixture
-def full() -> Iterator[int]:
+def full():
     """The port of a socket that takes no more connections: its backlog is full and nobody
     accepts."""
     with socket.socket() as listening:

@@ -31,12 +31,12 @@ def asked(ran: Ran) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def whole(tmp_path_factory):
     return measure(tmp_path_factory.mktemp("whole"), PROMPTS, concurrency=(1,), **ROUNDS)
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Ran]:
+def parts(tmp_path_factory):
     """Three processes' runs in one folder, at the same addresses; the folder is kept after each."""
     folder = tmp_path_factory.mktemp("parts")
     ran = list[Ran]()

@@ -34,7 +34,7 @@ def count_below(rate_per_s: float, turn: KneeTurn) -> KneeTurnCount:
     return KneeTurnCount(turn, 112, 112 if turn.rate_per_s <= rate_per_s else 0, 2.0)
 
 
-def test_pilot_doubles_then_bisects_to_15_percent() -> None:
+def test_pilot_doubles_then_bisects_to_15_percent():
     counts = run_search(("a",), lambda turn: count_below(5.0, turn))
 
     pilot_rates = [count.turn.rate_per_s for count in counts if count.turn.round == PILOT_ROUND]
@@ -47,7 +47,7 @@ def test_pilot_doubles_then_bisects_to_15_percent() -> None:
     assert first_round == pytest.approx([pilot_rate * factor for factor in RATE_FACTORS])
 
 
-def test_arms_alternate_by_position() -> None:
+def test_arms_alternate_by_position():
     counts = run_search(("a", "b"), lambda turn: count_below(5.0, turn))
 
     order = "".join(count.turn.arm for count in counts if count.turn.round != PILOT_ROUND)
@@ -55,7 +55,7 @@ def test_arms_alternate_by_position() -> None:
     assert order[:20] == "abbabaababbabaababba"
 
 
-def test_load_that_cannot_be_sent_ends_a_pilot_without_a_rate() -> None:
+def test_load_that_cannot_be_sent_ends_a_pilot_without_a_rate():
     counts = run_search(
         ("a",), lambda turn: KneeTurnCount(turn, 112, 112, 2.0, is_late=turn.rate_per_s > 5)
     )
@@ -63,7 +63,7 @@ def test_load_that_cannot_be_sent_ends_a_pilot_without_a_rate() -> None:
     assert {count.turn.round for count in counts} == {PILOT_ROUND}
 
 
-def test_turn_that_was_late_once_is_sent_again() -> None:
+def test_turn_that_was_late_once_is_sent_again():
     late_rates: list[float] = []
 
     def count_turn(turn: KneeTurn) -> KneeTurnCount:
@@ -78,7 +78,7 @@ def test_turn_that_was_late_once_is_sent_again() -> None:
     assert max(count.turn.round for count in counts) == ROUNDS
 
 
-def test_server_that_keeps_no_limit_ends_its_pilot_when_idle() -> None:
+def test_server_that_keeps_no_limit_ends_its_pilot_when_idle():
     counts = run_search(("a",), lambda turn: KneeTurnCount(turn, 112, 0, 2.0))
 
     assert {count.turn.round for count in counts} == {PILOT_ROUND}
@@ -95,11 +95,11 @@ def test_server_that_keeps_no_limit_ends_its_pilot_when_idle() -> None:
         ([True] * 56 + [False] * 392, 448),
     ],
 )
-def test_turn_goes_on_until_its_halves_agree(good: list[bool], counted: int | None) -> None:
+def test_turn_goes_on_until_its_halves_agree(good, counted):
     assert count_requests(good) == counted
 
 
-def test_warm_up_fills_the_server_seven_times() -> None:
+def test_warm_up_fills_the_server_seven_times():
     assert count_warm_up(0.5, 4.0) == 28
     assert count_warm_up(10.0, 2.0) == 140
     assert count_warm_up(14.0, 10.0) == 300

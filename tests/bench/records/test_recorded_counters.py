@@ -20,7 +20,7 @@ NAME = "ngram_chat_running_usage"
 
 
 @pytest.fixture
-def change() -> CounterChange:
+def change():
     """What counted up while the one request was answered."""
     before, after = (
         parse_page((FOLDER / f"metrics_ngram_{when}.txt").read_text())
@@ -32,7 +32,7 @@ def change() -> CounterChange:
 
 
 @pytest.fixture
-def bursts() -> list[int]:
+def bursts():
     """Tokens of each chunk that held any, as Tandem reads the stream."""
     answer = parse_answer(recorded(NAME).reply, recorded(NAME).ask)
     return [chunk.tokens for chunk in answer.chunks if chunk.bears_tokens]

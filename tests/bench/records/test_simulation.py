@@ -10,7 +10,7 @@ from doubles.simulator_thread import SimulatorThread
 from independent_server import MODEL, Schedule, Server
 from measured import arm, record, write_run
 from one_request import run
-from running import QUICK, Ran, measure
+from running import QUICK, measure
 
 from tandem.bench.figures import summary, summary_table
 from tandem.bench.figures.request_table import read_request_table
@@ -43,7 +43,7 @@ def twin():
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def mixed(tmp_path_factory):
     return measure(tmp_path_factory.mktemp("mixed"), schedules=(QUICK, SIMULATED))
 
 

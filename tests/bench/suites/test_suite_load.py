@@ -29,7 +29,7 @@ def hash_of(folder: Path, *lines: str) -> str:
 
 
 @pytest.fixture
-def plain(tmp_path: Path) -> str:
+def plain(tmp_path):
     return hash_of(tmp_path, json.dumps(FIRST), json.dumps(SECOND))
 
 

@@ -26,7 +26,7 @@ def checkout(folder: Path, text: str = TEXT) -> Path:
 
 
 @pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def source(tmp_path, monkeypatch):
     """Return a checkout whose text counts as the known one."""
     monkeypatch.setattr(suites, "LLMPERF_SHA256", hashlib.sha256(TEXT.encode()).hexdigest())
     return checkout(tmp_path)

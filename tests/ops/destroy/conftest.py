@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from small_stacks import ACCOUNT, Change, Small, declared
@@ -13,18 +11,18 @@ from rehearsal.aws.endpoint import AwsEndpoint
 
 
 @pytest.fixture(scope="session")
-def endpoint() -> Iterator[AwsEndpoint]:
+def endpoint():
     with AwsEndpoint(account=ACCOUNT, region="us-east-2") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def numbers() -> Iterator[int]:
+def numbers():
     return itertools.count(1)
 
 
 @pytest.fixture
-def small(endpoint: AwsEndpoint, numbers: Iterator[int], tmp_path: Path) -> Callable[..., Small]:
+def small(endpoint, numbers, tmp_path):
     """An environment that is declared and not yet deployed."""
 
     def make(name: str = "", change: Change = lambda _: None) -> Small:

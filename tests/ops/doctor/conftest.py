@@ -4,7 +4,6 @@ nothing."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +18,7 @@ ROLES = ("PlatformAdmin", "Operator", "MlEngineer", "Viewer")
 
 
 @pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+def place(tmp_path_factory):
     """The endpoint, what it lacks, and a fault proxy before both."""
     with (
         AwsEndpoint(account=ACCOUNT, region=REGION) as endpoint,
@@ -44,7 +43,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(monkeypatch):
     """Let the SDK try again at once."""
     monkeypatch.setattr(
         "botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01
@@ -52,7 +51,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def world(place: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(place, monkeypatch):
     """A healthy account, and an environment in it that was never deployed."""
     variables = {"AWS_ENDPOINT_URL": place.proxy.url, "AWS_ENDPOINT_URL_S3": place.proxy.url}
     for name, value in {**place.endpoint.client_environment(place.home), **variables}.items():

@@ -18,7 +18,6 @@ from tandem.declarations.environment import (
     ObservabilitySettings,
 )
 from tandem.ops.doctor.runner import CHECKS
-from tandem.ops.faults import AwsCall
 from tandem.ops.people.policies import build_command_policy
 from tandem.ops.people.rights import list_command_calls
 
@@ -32,7 +31,7 @@ BESIDE = {"ListBuckets": (FaultRule(operation="HeadBucket", fault=ACCESS_DENIED_
 
 
 @pytest.fixture
-def demanding(world: World) -> World:
+def demanding(world):
     """An environment for which every call is necessary."""
     host = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/mirror"
     admins = tuple(
@@ -73,7 +72,7 @@ def both(world: World) -> None:
     world.lines()
 
 
-def test_what_is_asked_is_exactly_what_is_declared(demanding: World) -> None:
+def test_what_is_asked_is_exactly_what_is_declared(demanding):
     demanding.proxy.use(FaultRule(operation="HeadBucket", fault=ACCESS_DENIED_FAULT))
     both(demanding)
     calls = {
@@ -83,14 +82,14 @@ def test_what_is_asked_is_exactly_what_is_declared(demanding: World) -> None:
     assert calls == {(call.service, call.operation) for call in DOCTOR_CALLS}
 
 
-def test_every_declared_call_only_reads() -> None:
+def test_every_declared_call_only_reads():
     assert [call.operation for call in DOCTOR_CALLS if not READS.match(call.operation)] == []
 
 
 @pytest.mark.parametrize(
     "call", [call for call in DOCTOR_CALLS if call.action], ids=lambda call: call.operation
 )
-def test_a_denied_call_is_unknown_and_names_what_to_allow(demanding: World, call: AwsCall) -> None:
+def test_a_denied_call_is_unknown_and_names_what_to_allow(demanding, call):
     denied = FaultRule(operation=call.operation, fault=ACCESS_DENIED_FAULT)
     demanding.proxy.use(denied, *BESIDE.get(call.operation, ()))
 
@@ -105,14 +104,14 @@ def test_a_denied_call_is_unknown_and_names_what_to_allow(demanding: World, call
     assert {line.split()[0] for line in named} <= {"unknown"}
 
 
-def test_the_reference_has_the_policy_of_the_example() -> None:
+def test_the_reference_has_the_policy_of_the_example():
     example = workspace().environments["post-us-east-2"]
     assert example.record is not None
     document = json.loads((ROOT / "docs/reference/policies/doctor.json").read_text())
     assert document == build_command_policy(example.record, "doctor")
 
 
-def test_page_has_a_row_for_each_check() -> None:
+def test_page_has_a_row_for_each_check():
     rows = re.findall(
         r"^\| ([a-z-]+) \| .* \| (yes|no) \|$", (ROOT / "docs/doctor.md").read_text(), re.MULTILINE
     )

@@ -513,9 +513,7 @@ CASES: list[tuple[str, str, str, str, dict[str, Any]]] = [
     [row[1:] for row in CASES],
     ids=[f"{row[1]}: {row[0]}" for row in CASES],
 )
-def test_what_is_declared_is_held_against_the_account(
-    world: World, check: str, lines: str, words: str, changes: dict[str, Any]
-) -> None:
+def test_what_is_declared_is_held_against_the_account(world, check, lines, words, changes):
     world.alter(**changes)
     expect(world, check, lines, words)
 
@@ -979,9 +977,7 @@ DEPLOYMENTS: list[tuple[str, str, str, str, Setup, dict[str, Any]]] = [
     [row[1:] for row in DEPLOYMENTS],
     ids=[f"{row[1]}: {row[0]}" for row in DEPLOYMENTS],
 )
-def test_what_is_deployed_is_held_against_the_file(
-    world: World, check: str, lines: str, words: str, setup: Any, options: dict[str, Any]
-) -> None:
+def test_what_is_deployed_is_held_against_the_file(world, check, lines, words, setup, options):
     if check in {"capacity-kind", "scaling"}:  # a kind that EKS takes without a launch template
         world.alter(capacity=ON_DEMAND)
     guard_kind = options.get("guard")
@@ -997,7 +993,7 @@ def test_what_is_deployed_is_held_against_the_file(
     expect(world, check, lines, words)
 
 
-def test_unpinned_add_on_prints_what_to_write(world: World) -> None:
+def test_unpinned_add_on_prints_what_to_write(world):
     world.alter(cluster={"kubernetes": "1.34"})
     world.facts.addons["aws-mountpoint-s3-csi-driver"] = ["v2.9.9-eksbuild.1"]
     commands = [line.command for line in world.lines("addons") if line.level == "warn"]
@@ -1013,19 +1009,19 @@ def test_unpinned_add_on_prints_what_to_write(world: World) -> None:
         (-1, "ok0", ""),
     ],
 )
-def test_a_live_lease_warns_of_a_deploy(world: World, hours: float, lines: str, words: str) -> None:
+def test_a_live_lease_warns_of_a_deploy(world, hours, lines, words):
     deploy(world)
     lease(world, hours)
     expect(world, "fleet", lines, words)
 
 
-def test_a_fence_is_a_warning_and_names_who_set_it(world: World) -> None:
+def test_a_fence_is_a_warning_and_names_who_set_it(world):
     deploy(world)
     fence(world)
     expect(world, "fleet", "warn0", "behind a fence, of reap: idle")
 
 
-def test_missing_bucket_beside_a_node_group_is_unknown(world: World) -> None:
+def test_missing_bucket_beside_a_node_group_is_unknown(world):
     cluster(world)
     node_group(world)
     expect(world, "fleet", "unknown3")
@@ -1038,16 +1034,14 @@ def test_missing_bucket_beside_a_node_group_is_unknown(world: World) -> None:
         ("stop-ended", "fail3", "every start refuses beside it|--name stop-ended"),
     ],
 )
-def test_a_schedule_of_no_lease_fails(world: World, name: str, lines: str, words: str) -> None:
+def test_a_schedule_of_no_lease_fails(world, name, lines, words):
     bucket(world)
     lease(world, 8)
     schedule(world, name)
     expect(world, "schedules", lines, words)
 
 
-def test_a_region_without_budgets_gets_the_command_that_makes_one(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_region_without_budgets_gets_the_command_that_makes_one(world, monkeypatch):
     monkeypatch.setattr("tandem.declarations.budgets.REGIONS_WITHOUT_BUDGETS", frozenset({REGION}))
     line = world.only("budget")
     words = shlex.split(line.command)
@@ -1067,38 +1061,38 @@ def test_a_region_without_budgets_gets_the_command_that_makes_one(
     expect(world, "budget", "ok0")
 
 
-def test_a_bucket_of_the_deployed_stack_is_ours(world: World) -> None:
+def test_a_bucket_of_the_deployed_stack_is_ours(world):
     make_bucket(world)
     make_stack(world, "Artifacts")
     expect(world, "bucket", "ok0 ok0", f"{names.bucket_name(world.environment)} is ours")
 
 
 @pytest.mark.parametrize("status", [200, 301])
-def test_a_bucket_in_another_region_is_bad_input(world: World, status: int) -> None:
+def test_a_bucket_in_another_region_is_bad_input(world, status):
     world.facts.buckets[names.bucket_name(world.environment)] = (status, "eu-west-1")
     expect(world, "bucket", "fail2 ok0", "the environment in us-east-2")
 
 
-def test_a_declared_bucket_that_is_there_is_ours(world: World) -> None:
+def test_a_declared_bucket_that_is_there_is_ours(world):
     world.alter(artifacts={"existing_bucket": f"{world.environment.name}-mine"})
     make_bucket(world)
     expect(world, "bucket", "ok0")
 
 
-def test_images_are_asked_for_by_their_digest(world: World) -> None:
+def test_images_are_asked_for_by_their_digest(world):
     references: list[str] = []
     world.digest_of = lambda reference: references.append(reference) or "sha256:"
     assert "fail" not in world.levels("images")
     assert [reference for reference in references if "@sha256:" in reference]
 
 
-def test_an_image_that_its_registry_has_not_is_bad_input(world: World) -> None:
+def test_an_image_that_its_registry_has_not_is_bad_input(world):
     lose_images(world)
     assert {line.code for line in world.lines("images") if line.level == "fail"} == {2}
 
 
 @pytest.mark.parametrize("cached", [False, True])
-def test_an_image_that_the_mirror_lacks_is_copied_or_cached(world: World, *, cached: bool) -> None:
+def test_an_image_that_the_mirror_lacks_is_copied_or_cached(world, *, cached):
     host = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/{world.environment.name}"
     world.alter(registry_mirrors={"public.ecr.aws": host, "docker.io": host})
     world.facts.cache_rules = [world.environment.name] if cached else []
@@ -1111,7 +1105,7 @@ def test_an_image_that_the_mirror_lacks_is_copied_or_cached(world: World, *, cac
     assert any("not cached yet" in line.message for line in lines) is cached
 
 
-def test_no_secret_is_read(world: World) -> None:
+def test_no_secret_is_read(world):
     world.alter(**GATED, hub=HubSettings(token_secret="a/b"))  # noqa: S106 - a name
     world.lines("token")
     assert world.proxy.requests("GetSecretValue") == ()

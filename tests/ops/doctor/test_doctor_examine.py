@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from doctor_world import World
 
 from tandem.errors import ExternalError
 from tandem.ops.doctor.context import Finding
@@ -30,14 +29,12 @@ BROKEN = replace(OK, level="fail", code=3)
         ((BROKEN, BAD, NEEDED), 2, 2),
     ],
 )
-def test_the_exit_code_follows_from_the_lines(
-    lines: tuple[Finding, ...], plain: int, strict: int
-) -> None:
+def test_the_exit_code_follows_from_the_lines(lines, plain, strict):
     assert (exit_code(lines, strict=False), exit_code(lines, strict=True)) == (plain, strict)
 
 
 @pytest.mark.parametrize(("needed", "code"), [(True, 3), (False, 0)])
-def test_what_is_needed_and_unknown_is_a_failure(world: World, *, needed: bool, code: int) -> None:
+def test_what_is_needed_and_unknown_is_a_failure(world, *, needed, code):
     check = DoctorCheck(
         id="x",
         group="people",
@@ -51,7 +48,7 @@ def test_what_is_needed_and_unknown_is_a_failure(world: World, *, needed: bool, 
     assert line.code == code
 
 
-def test_what_a_check_found_before_it_was_denied_stays(world: World) -> None:
+def test_what_a_check_found_before_it_was_denied_stays(world):
     def find(*_: object):
         yield Finding("warn", "first", "do")
         raise ExternalError("denied", where="s3://b", change="add it")
@@ -66,13 +63,13 @@ def test_what_a_check_found_before_it_was_denied_stays(world: World) -> None:
     assert second.message == "s3://b: denied"
 
 
-def test_lines_are_in_the_order_of_checks(world: World) -> None:
+def test_lines_are_in_the_order_of_checks(world):
     assert list(dict.fromkeys(line.check for line in world.lines())) == [
         check.id for check in CHECKS
     ]
 
 
-def test_healthy_account_before_its_first_deploy_passes(world: World) -> None:
+def test_healthy_account_before_its_first_deploy_passes(world):
     lines = world.lines()
     assert exit_code(lines, strict=False) == 0
     assert {line.level for line in lines} == {"ok", "warn"}

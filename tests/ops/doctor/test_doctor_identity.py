@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from doctor_world import ACCOUNT, World
+from doctor_world import ACCOUNT
 from doubles.fault_proxy.rules import (
     ACCESS_DENIED_FAULT,
     THROTTLING_FAULT,
@@ -22,7 +22,7 @@ def refuse(code: str, operation: str = "GetCallerIdentity", **options: int) -> F
     return FaultRule(operation=operation, fault=StatusFault(status=403, code=code), **options)
 
 
-def test_with_another_accounts_credentials_nothing_else_is_asked(world: World) -> None:
+def test_with_another_accounts_credentials_nothing_else_is_asked(world):
     world.change(account="999999999999")
 
     lines = world.lines()
@@ -48,18 +48,14 @@ def test_with_another_accounts_credentials_nothing_else_is_asked(world: World) -
         ),
     ],
 )
-def test_credentials_that_are_refused_say_what_to_do(
-    world: World, rule: FaultRule, code: int, words: str
-) -> None:
+def test_credentials_that_are_refused_say_what_to_do(world, rule, code, words):
     world.proxy.use(rule)
     line = world.only("credentials")
     assert (line.level, line.code) == ("fail", code)
     assert words in f"{line.message} {line.action} {line.command}"
 
 
-def test_an_endpoint_that_is_down_is_unknown_and_no_traceback(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endpoint_that_is_down_is_unknown_and_no_traceback(world, monkeypatch):
     world.session = None
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
@@ -94,9 +90,7 @@ def test_an_endpoint_that_is_down_is_unknown_and_no_traceback(
         ),
     ],
 )
-def test_a_call_that_fails_is_asked_again_or_unknown(
-    world: World, check: str, rule: FaultRule, lines: list[str]
-) -> None:
+def test_a_call_that_fails_is_asked_again_or_unknown(world, check, rule, lines):
     if check == "bucket":  # one that is ours and may not be seen, and one that nobody has
         world.endpoint.client("s3").create_bucket(
             Bucket=names.bucket_name(world.environment),
@@ -107,7 +101,7 @@ def test_a_call_that_fails_is_asked_again_or_unknown(
     assert [f"{line.level}{line.code}" for line in world.lines(check)] == lines
 
 
-def test_silent_registry_is_asked_once(world: World) -> None:
+def test_silent_registry_is_asked_once(world):
     hosts: list[str] = []
 
     def silent(reference: str) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ USER = f"arn:aws:iam::{ACCOUNT}:user/somebody"
 
 
 @pytest.fixture(scope="module")
-def enforcing() -> Iterator[World]:
+def enforcing():
     """A deployed environment at an endpoint where policies bind."""
     example = environment("post-us-east-2")
     with ExitStack() as stack:
@@ -62,9 +61,7 @@ def enforcing() -> Iterator[World]:
 
 
 @pytest.fixture
-def levels(
-    enforcing: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., dict[str, set[str]]]:
+def levels(enforcing, monkeypatch, tmp_path):
     """Examine as somebody with these statements; the levels of each check."""
 
     def act(*statements: Mapping[str, Any]) -> dict[str, set[str]]:
@@ -80,6 +77,6 @@ def levels(
     return act
 
 
-def test_with_the_printed_policy_everything_is_seen(enforcing: World, levels) -> None:
+def test_with_the_printed_policy_everything_is_seen(enforcing, levels):
     levels = levels(*build_command_policy(enforcing.environment, "doctor")["Statement"])
     assert {check for check, check_levels in levels.items() if "unknown" in check_levels} == set()

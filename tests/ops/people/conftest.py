@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from committed import environment
 
-from tandem.declarations.environment import Environment, HubSettings
+from tandem.declarations.environment import HubSettings
 
 
 @pytest.fixture
-def example() -> Environment:
+def example():
     return environment("post-us-east-2")
 
 
 @pytest.fixture
-def full(example: Environment) -> Environment:
+def full(example):
     """One that declares all that takes a right: a user, a boundary, a secret."""
     access = example.cluster.access.model_copy(
         update={"viewer": (f"arn:aws:iam::{example.account}:user/somebody",)}

@@ -15,7 +15,7 @@ from policy_trial import allows, documents, meant
 from stacks.guard_rights import alarm_conditions, list_function_statements, list_schedule_statements
 from tandem.declarations import names
 from tandem.declarations.environment import Environment
-from tandem.declarations.names import PEOPLE, PeopleKind
+from tandem.declarations.names import PEOPLE
 from tandem.monitoring import alarms, guard_alarms
 from tandem.ops.people.policy_targets import build_targets
 from tandem.ops.people.rights import RIGHTS, list_policy_kinds
@@ -31,9 +31,7 @@ def named(name: str) -> Environment:
 
 @pytest.mark.parametrize(("mine", "theirs"), PAIRS)
 @pytest.mark.parametrize("kind", PEOPLE)
-def test_people_of_one_change_nothing_of_the_other(
-    kind: PeopleKind, mine: str, theirs: str
-) -> None:
+def test_people_of_one_change_nothing_of_the_other(kind, mine, theirs):
     targets = build_targets(named(theirs))
     own = documents(named(mine), kind)
     requests = [
@@ -51,7 +49,7 @@ def test_people_of_one_change_nothing_of_the_other(
 
 
 @pytest.mark.parametrize(("mine", "theirs"), PAIRS)
-def test_the_guard_of_one_stops_nothing_of_the_other(mine: str, theirs: str) -> None:
+def test_the_guard_of_one_stops_nothing_of_the_other(mine, theirs):
     def statements(name: str) -> list[dict[str, Any]]:
         topic = f"arn:aws:sns:us-east-2:111122223333:{names.topic_name(named(name))}"
         key = f"arn:aws:kms:::key/{name}"
@@ -76,7 +74,7 @@ def test_the_guard_of_one_stops_nothing_of_the_other(mine: str, theirs: str) -> 
 
 
 @pytest.mark.parametrize(("mine", "theirs"), PAIRS)
-def test_alarms_of_one_notify_no_topic_of_the_other(mine: str, theirs: str) -> None:
+def test_alarms_of_one_notify_no_topic_of_the_other(mine, theirs):
     pattern = alarm_conditions(named(mine))["ArnLike"]["aws:SourceArn"]
     kinds = (*alarms.COMPOSITE_KINDS, *guard_alarms.COMPOSITE_KINDS)
     own, foreign = (

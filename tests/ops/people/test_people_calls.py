@@ -78,7 +78,7 @@ def own(command: str) -> set[str]:
     return spelt(list_command_calls(command) - IDENTITY - BY_COMMAND.get(command, set()))
 
 
-def test_starts_make_the_calls_of_their_table() -> None:
+def test_starts_make_the_calls_of_their_table():
     """One with a path that is not armed, one after a stop that held the Auto Scaling group, one
     that gives up."""
     calls: set[str] = set()
@@ -104,14 +104,14 @@ def stopped(world: World, passes: int) -> None:
         world.advance(GUARDED.grace_minutes + 5)
 
 
-def test_stop_makes_the_calls_of_its_table() -> None:
+def test_stop_makes_the_calls_of_its_table():
     world = raised_world()
     world.ignores = True
     stopped(world, passes=3)
     assert set(world.calls) == own("stop")
 
 
-def test_a_normal_end_makes_the_calls_of_its_table() -> None:
+def test_a_normal_end_makes_the_calls_of_its_table():
     world = raised_world()
     end_lease(
         world.clients,
@@ -123,7 +123,7 @@ def test_a_normal_end_makes_the_calls_of_its_table() -> None:
     assert set(world.calls) == own("stop --end")
 
 
-def test_new_labels_make_the_calls_of_their_table() -> None:
+def test_new_labels_make_the_calls_of_their_table():
     world = raised_world()
     relabel_nodes(
         world.clients, GUARDED, run="r1", node_labels={"raise.tandem/other": "first"}, now=world.now
@@ -131,7 +131,7 @@ def test_new_labels_make_the_calls_of_their_table() -> None:
     assert set(world.calls) == own("relabel by the runner")
 
 
-def test_a_clear_makes_the_calls_of_its_table() -> None:
+def test_a_clear_makes_the_calls_of_its_table():
     world = block_world()
     raised(world)
     stop_fleet(world.clients, GUARDED, who="anna", why="enough", run=None, now=world.now)
@@ -143,7 +143,7 @@ def test_a_clear_makes_the_calls_of_its_table() -> None:
     assert set(world.calls) == own("stop --release")
 
 
-def test_runner_may_make_the_calls_of_its_steps() -> None:
+def test_runner_may_make_the_calls_of_its_steps():
     guard = list_command_calls("start", "relabel by the runner", "stop --end")
     further_calls = {
         ("s3", "ListObjectsV2"),
@@ -153,7 +153,7 @@ def test_runner_may_make_the_calls_of_its_steps() -> None:
     assert {row.call for row in RUNNER_RIGHTS if row.call} == guard | further_calls
 
 
-def test_a_teardown_says_no_call_but_those_of_its_table() -> None:
+def test_a_teardown_says_no_call_but_those_of_its_table():
     files = [*(ROOT / "tandem/ops/destroy").glob("*.py"), *(ROOT / "tandem/ops").glob("[lo]*.py")]
     source = "\n".join(path.read_text() for path in files)
     calls = set(
@@ -176,7 +176,7 @@ def test_a_teardown_says_no_call_but_those_of_its_table() -> None:
     )
 
 
-def test_the_store_says_no_call_but_those_of_its_tables() -> None:
+def test_the_store_says_no_call_but_those_of_its_tables():
     source = "\n".join(path.read_text() for path in (ROOT / "tandem/artifacts").glob("*.py"))
     methods = set(re.findall(r"\bclient\.([a-z_]+[a-z0-9_]*)", source)) - {"get_paginator"}
     methods |= set(re.findall(r"(?:pages|get_paginator)\(\s*\"(\w+)\"", source))

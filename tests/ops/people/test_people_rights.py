@@ -92,9 +92,7 @@ CHANGES = [
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("kind", PEOPLE)
-def test_kind_may_make_every_call_of_its_commands(
-    full: Environment, kind: PeopleKind, command: str
-) -> None:
+def test_kind_may_make_every_call_of_its_commands(full, kind, command):
     request_rows = requests(full, command)
     denials = [
         statement for statement in request_rows if not allows(documents(full, kind), *statement)
@@ -105,9 +103,7 @@ def test_kind_may_make_every_call_of_its_commands(
 
 @pytest.mark.parametrize(("command", "action", "on"), CHANGES)
 @pytest.mark.parametrize("kind", PEOPLE)
-def test_change_is_denied_without_its_command(
-    full: Environment, kind: PeopleKind, command: str, action: str, on: Any
-) -> None:
+def test_change_is_denied_without_its_command(full, kind, command, action, on):
     answers = [
         allows(documents(full, kind), action, *statement)
         for statement in meant(build_targets(full)[on])
@@ -116,7 +112,7 @@ def test_change_is_denied_without_its_command(
 
 
 @pytest.mark.parametrize("kind", PEOPLE)
-def test_another_region_is_not_listed(full: Environment, kind: PeopleKind) -> None:
+def test_another_region_is_not_listed(full, kind):
     elsewhere = {"aws:RequestedRegion": "eu-west-1"}
     assert not allows(documents(full, kind), "ec2:DescribeInstances", "*", elsewhere)
 
@@ -130,8 +126,8 @@ def test_another_region_is_not_listed(full: Environment, kind: PeopleKind) -> No
     ],
 )
 def test_only_the_schedulers_role_is_passed_and_only_to_scheduler(
-    example: Environment, passed: str, service: str, may_pass: bool
-) -> None:
+    example, passed, service, may_pass
+):
     arn = f"arn:aws:iam::{example.account}:role/{passed}"
     answers = {
         kind: allows(
@@ -155,9 +151,7 @@ PUBLISHERS = {"engineer", "operator", "admin"}
         ("Tandem/Guard", set()),
     ],
 )
-def test_metrics_are_put_into_the_spaces_of_the_bench_alone(
-    example: Environment, space: str, publishers: set[str]
-) -> None:
+def test_metrics_are_put_into_the_spaces_of_the_bench_alone(example, space, publishers):
     """Whoever may put `instances_alive` into the guard's namespace can feign a reaper that
     lives."""
     may = {
@@ -197,15 +191,8 @@ BUCKET = "arn:aws:s3:::tandem-post-us-east-2-111122223333"
     ],
 )
 def test_a_request_is_written_below_the_askers_own_id_alone(
-    example: Environment,
-    kind: PeopleKind,
-    folder: str,
-    kinds: set[PeopleKind],
-    key: str,
-    user: str,
-    *,
-    may: bool,
-) -> None:
+    example, kind, folder, kinds, key, user, *, may
+):
     """So that its key proves who asks."""
     context = {"aws:userid": user} if user else {}
     arn = f"{BUCKET}/{folder}/{key}"
@@ -214,17 +201,13 @@ def test_a_request_is_written_below_the_askers_own_id_alone(
 
 @pytest.mark.parametrize("kind", PEOPLE)
 @pytest.mark.parametrize("key", ["runs/run-1/run.json", "runner.json"])
-def test_nobody_writes_the_journal_of_the_runner(
-    example: Environment, kind: PeopleKind, key: str
-) -> None:
+def test_nobody_writes_the_journal_of_the_runner(example, kind, key):
     context = {"aws:userid": USER}
     assert not allows(documents(example, kind), "s3:PutObject", f"{BUCKET}/{key}", context)
 
 
 @pytest.mark.parametrize("prefix", ["requests", "stage-requests"])
-def test_the_runner_reads_requests_and_writes_their_answers_alone(
-    example: Environment, prefix: str
-) -> None:
+def test_the_runner_reads_requests_and_writes_their_answers_alone(example, prefix):
     request = f"{BUCKET}/{prefix}/{USER}/run-1.json"
     answer = f"{BUCKET}/{prefix}/{USER}/run-1.answer.json"
     policy = [build_runner_policy(example)]
@@ -239,14 +222,14 @@ def statements(environment: Environment) -> Iterator[tuple[PeopleKind, dict[str,
             yield kind, statement
 
 
-def test_no_action_is_a_wildcard(full: Environment) -> None:
+def test_no_action_is_a_wildcard(full):
     for _, statement in statements(full):
         assert [action for action in statement["Action"] if "*" in action] == []
         assert statement["Resource"] != []
 
 
 @pytest.fixture(scope="module")
-def reference() -> dict[str, Any]:
+def reference():
     """What the Service Authorization Reference says of each service, as cfn-lint ships it."""
     from cfnlint.helpers import load_resource  # noqa: PLC0415  # seconds, as in test_policies.py
 
@@ -262,9 +245,7 @@ def types(reference: dict[str, Any], action: str) -> list[str]:
     return [pattern for kind in kinds_taken for pattern in of[kind.lower()]["ARNFormats"]]
 
 
-def test_bare_wildcard_stands_only_where_it_must(
-    full: Environment, reference: dict[str, Any]
-) -> None:
+def test_bare_wildcard_stands_only_where_it_must(full, reference):
     wide = {
         action
         for _, statement in statements(full)
@@ -274,9 +255,7 @@ def test_bare_wildcard_stands_only_where_it_must(
     assert {action for action in wide if types(reference, action)} == set(WILDCARD_REASONS)
 
 
-def test_every_resource_is_of_its_actions_type(
-    full: Environment, reference: dict[str, Any]
-) -> None:
+def test_every_resource_is_of_its_actions_type(full, reference):
     strange = [
         (action, arn)
         for _, statement in statements(full)
@@ -294,9 +273,7 @@ def _fits(pattern: str, arn: str) -> bool:
     return re.fullmatch(spelt, VARIABLE.sub("x", arn)) is not None
 
 
-def test_every_condition_is_known_to_its_resource(
-    full: Environment, reference: dict[str, Any]
-) -> None:
+def test_every_condition_is_known_to_its_resource(full, reference):
     """Global keys aside: the region of a request, and what a role is passed to."""
     everywhere = {
         "aws:RequestedRegion",
@@ -324,7 +301,7 @@ def test_every_condition_is_known_to_its_resource(
         assert any(spelt in kind.get("ConditionKeys", []) for kind in fitting), (key, arn)
 
 
-def test_every_wildcard_has_its_reason(full: Environment) -> None:
+def test_every_wildcard_has_its_reason(full):
     mirror_environment = full.model_copy(
         update={"registry_mirrors": {"quay.io": "111122223333.dkr.ecr.eu-west-1.amazonaws.com"}}
     )
@@ -341,7 +318,7 @@ def test_every_wildcard_has_its_reason(full: Environment) -> None:
 
 
 @pytest.mark.parametrize("kind", PEOPLE)
-def test_a_policy_is_not_longer_than_iam_takes(full: Environment, kind: PeopleKind) -> None:
+def test_a_policy_is_not_longer_than_iam_takes(full, kind):
     """A log bucket takes a name of 38 characters at most; in a bucket of others, keys have a longer
     prefix."""
     longest = full.model_copy(update={"name": "a" * 38, "region": "ap-southeast-4"})

@@ -70,7 +70,7 @@ class Conversation:
 
 
 @pytest.fixture
-def conversation() -> Conversation:
+def conversation():
     return Conversation()
 
 

@@ -12,7 +12,7 @@ NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def store() -> ObjectStore:
+def store():
     return ObjectStore(lambda: NOW)
 
 

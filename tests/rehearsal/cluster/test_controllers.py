@@ -83,7 +83,7 @@ def build_pod_spec(restart: str, image: str = "one") -> dict:
 
 
 @pytest.fixture
-def cluster() -> SmallCluster:
+def cluster():
     return SmallCluster()
 
 

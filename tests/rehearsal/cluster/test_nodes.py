@@ -74,7 +74,7 @@ class NodeWorld:
 
 
 @pytest.fixture
-def world() -> NodeWorld:
+def world():
     return NodeWorld()
 
 

@@ -32,7 +32,7 @@ def build_pod(policy: str = "Always", grace_s: int = 30, **labels) -> dict:
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
+def clock():
     return VirtualClock()
 
 

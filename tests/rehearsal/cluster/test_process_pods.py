@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -93,7 +93,7 @@ class LiveCluster:
 
 
 @pytest.fixture
-def live(tmp_path) -> Iterator[LiveCluster]:
+def live(tmp_path):
     cluster = LiveCluster(tmp_path)
     yield cluster
     cluster.pods.close()

@@ -13,7 +13,7 @@ START = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def store() -> ObjectStore:
+def store():
     return ObjectStore(lambda: START)
 
 

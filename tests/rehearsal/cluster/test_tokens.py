@@ -51,7 +51,7 @@ def is_admitted(tokens: BoundTokens, token: str) -> bool:
 
 
 @pytest.fixture
-def world(tmp_path) -> TokenWorld:
+def world(tmp_path):
     return TokenWorld(tmp_path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -10,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 from hand_made_account import TAINT
 from product_change import write_change
-from run_lives import RunLives
 from run_worlds import open_account, open_lives
 
 from rehearsal.cluster.cluster import RehearsalCluster
@@ -18,7 +16,6 @@ from rehearsal.cluster.pods import VirtualPods
 from rehearsal.run import pod_programs
 from rehearsal.run.node_bridge import NodeBridge, NodeInstance
 from rehearsal.run.settings import LIVE_TIMING, RunFaults
-from rehearsal.run.world import RehearsalAccount
 from tandem.declarations.catalogue import load_catalogue
 
 START = datetime(2026, 11, 25, 12, tzinfo=UTC)
@@ -54,12 +51,12 @@ class SmallWorld:
 
 
 @pytest.fixture
-def small() -> SmallWorld:
+def small():
     return SmallWorld()
 
 
 @pytest.fixture
-def instance() -> Callable[..., NodeInstance]:
+def instance():
     def build(state="running", type="trn2.48xlarge", name="ip-10-0-0-1", **labels) -> NodeInstance:  # noqa: A002
         group = {"workload": "neuron-inference"} | {
             key.replace("__", "."): value for key, value in labels.items()
@@ -81,21 +78,21 @@ def instance() -> Callable[..., NodeInstance]:
 
 
 @pytest.fixture(scope="session")
-def account(tmp_path_factory) -> Iterator[RehearsalAccount]:
+def account(tmp_path_factory):
     """An account whose experiment asks a table of one's own."""
     with open_account(tmp_path_factory.mktemp("account"), ["table.csv"]) as account:
         yield account
 
 
 @pytest.fixture(scope="session")
-def lives(account, tmp_path_factory) -> Iterator[RunLives]:
+def lives(account, tmp_path_factory):
     """One world of the post's two servers, for lives one after another."""
     with open_lives(account, tmp_path_factory.mktemp("world")) as lives:
         yield lives
 
 
 @pytest.fixture
-def change_runner(lives, tmp_path) -> Iterator[Callable[[str], None]]:
+def change_runner(lives, tmp_path):
     """Put a runner with a change of the product in the place of the one at work; at the end, one
     without."""
     with pytest.MonkeyPatch.context() as patch:

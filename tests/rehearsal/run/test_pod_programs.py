@@ -67,7 +67,7 @@ class Host:
 
 
 @pytest.fixture
-def host(small, tmp_path) -> Host:
+def host(small, tmp_path):
     return Host(small, tmp_path)
 
 

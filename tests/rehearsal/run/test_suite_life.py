@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 from own_prompts import FORMS, MARK, PROMPT_COUNT
-from run_lives import RunLives
 from run_worlds import open_account, open_lives
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof, pytest.mark.xdist_group("suite-life")]
 
 
 @pytest.fixture(scope="module")
-def three_forms(tmp_path_factory) -> Iterator[RunLives]:
+def three_forms(tmp_path_factory):
     """A world whose experiment asks each form."""
     with (
         open_account(tmp_path_factory.mktemp("three-forms"), list(FORMS)) as account,
