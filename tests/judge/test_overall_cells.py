@@ -80,6 +80,11 @@ def fail_first(seen, arm, class_, count):
 FASTER = dataclasses.replace(SLIGHT, ratio={"spec": dict.fromkeys(CLASSES, 1.5)}, spread=0.02)
 
 
+def test_a_class_of_survivors_is_named_where_it_bars_all_classes():
+    overall = judge_overall(fail_first(drawn(FASTER, 1), 1, 0, 4)).deciding
+    assert overall.why.endswith(" of base (class class-0)")
+
+
 def test_faster_beside_a_class_of_survivors_is_not_comparable():
     """Four of 64 requests of one class fail: too few for the run, too many for the class."""
     verdict = headline(fail_first(drawn(FASTER, 1), 1, 0, 4))
