@@ -63,7 +63,8 @@ def _list_survey_rows(
     yield row.state, VerbatimText(row.name)
     parts = []
     if row.written is not None:
-        age = format_count((now - row.written).days, "day")
+        days = max((now - row.written).days, 0)  # S3's clock may be ahead of this machine's
+        age = format_count(days, "day")
         parts = [f"{format_bytes(row.size)}, {age} old{_format_cost(row.size, context)}"]
     if row.used_by:
         parts.append(format_users(row.used_by))

@@ -552,11 +552,12 @@ entry = output / "neuron/compile_cache" / ("a" * 32)
 def finish():
     entry.mkdir(parents=True, exist_ok=True)
     (entry / "graph_a.neff").write_text("neff")
-    (entry / ".compilation_complete").write_text("completed:1\\nneff_size:4\\n")
     (output / "neuron/compile_cache/a.lock").touch()
+    (entry / ".compilation_complete").write_text("completed:1\\nneff_size:4\\n")
 class Health(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200 if entry.exists() else 503)
+        is_compiled = (entry / ".compilation_complete").exists()
+        self.send_response(200 if is_compiled else 503)
         self.end_headers()
     def log_message(self, *_):
         pass

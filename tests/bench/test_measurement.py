@@ -153,7 +153,15 @@ def test_the_file_limit_is_raised_for_a_run(url, tmp_path):
     assert int(done.stdout) == 1024
 
 
-def test_interrupt_while_the_loop_ends_is_ignored(monkeypatch):
+@pytest.fixture
+def interrupt_handler():
+    """Python's own handler of SIGINT, which a shell in the background takes from its programs."""
+    former_handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield signal.default_int_handler
+    signal.signal(signal.SIGINT, former_handler)
+
+
+def test_interrupt_while_the_loop_ends_is_ignored(monkeypatch, interrupt_handler):
     sent_signals = []
 
     def interrupt_once_ignored() -> None:
@@ -175,4 +183,4 @@ def test_interrupt_while_the_loop_ends_is_ignored(monkeypatch):
 
     assert run_until_end(run).reason == "done"
     assert sent_signals == [signal.SIGINT]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is interrupt_handler
