@@ -550,14 +550,15 @@ SERVER = """
 import http.server, threading
 entry = output / "neuron/compile_cache" / ("a" * 32)
 def finish():
-    entry.mkdir(parents=True, exist_ok=True)
-    (entry / "graph_a.neff").write_text("neff")
+    part = entry.with_name("part")
+    part.mkdir(parents=True)
+    (part / "graph_a.neff").write_text("neff")
+    (part / ".compilation_complete").write_text("completed:1\\nneff_size:4\\n")
     (output / "neuron/compile_cache/a.lock").touch()
-    (entry / ".compilation_complete").write_text("completed:1\\nneff_size:4\\n")
+    part.rename(entry)  # healthy from here on: the end may come at once
 class Health(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        is_compiled = (entry / ".compilation_complete").exists()
-        self.send_response(200 if is_compiled else 503)
+        self.send_response(200 if entry.exists() else 503)
         self.end_headers()
     def log_message(self, *_):
         pass

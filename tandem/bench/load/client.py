@@ -248,6 +248,7 @@ class CompletionClient:
             deadline.stop()
             self._deadlines.discard(deadline)
         self._hide_secrets(reply)
+        _note_redirect(reply)
         return reply
 
     def _hide_secrets(self, reply: ServerReply) -> None:
@@ -256,12 +257,15 @@ class CompletionClient:
             return
         reply.access = self._access
         mask = self._access.mask_values
+        mask_text = self._access.mask_text
+        for name, value in list(reply.headers.items()):
+            reply.headers[name] = mask_text(value)
         body = reply.body
         reply.repeats_secret = mask(body) != body
         if reply.repeats_secret:
             reply.reads[:] = [(at_ns, mask(piece)) for at_ns, piece in _join_lines(reply.reads)]
         if reply.error_detail is not None:
-            reply.error_detail = self._access.mask_text(reply.error_detail)
+            reply.error_detail = mask_text(reply.error_detail)
 
 
 class _ServerRequest(aiohttp.ClientRequest):
@@ -326,21 +330,28 @@ def _join_lines(reads: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes
     """Yield the reads with whole lines only; the read that ends an event stays the same."""
     rest = b""
     for at_ns, piece in reads:
-        lines, line_end, rest = (rest + piece).rpartition(b"\n")
-        yield at_ns, lines + line_end
+        content = rest + piece
+        end = max(content.rfind(b"\n"), content.rfind(b"\r")) + 1  # a stream may have either
+        yield at_ns, content[:end]
+        rest = content[end:]
     yield reads[-1][0], rest
 
 
 def _read_headers(reply: ServerReply, response: aiohttp.ClientResponse) -> None:
     reply.headers_ns = time.monotonic_ns()
     reply.status = response.status
-    reply.headers = response.headers
+    reply.headers = response.headers.copy()
     if response.status != OK:
         reply.error = f"status_{response.status}"
         reply.limit_bytes = ERROR_BODY_BYTES
-        if "Location" in response.headers:
-            location = response.headers["Location"][:DETAIL_CHARACTERS]
-            reply.error_detail = f"it redirects to {location}; redirects are not followed"
+
+
+def _note_redirect(reply: ServerReply) -> None:
+    """Say where a refusal sends the client, once the server's secrets are hidden."""
+    location = reply.headers.get("Location")
+    if location is not None and reply.status != OK:
+        place = location[:DETAIL_CHARACTERS]
+        reply.error_detail = f"it redirects to {place}; redirects are not followed"
 
 
 def _describe_failure(

@@ -13,7 +13,7 @@ import email.utils
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field
 
 from tandem.bench.load.event import (
@@ -63,7 +63,7 @@ class ServerReply:
     reads: list[tuple[int, bytes]] = field(default_factory=list)
     end_ns: int = 0
     status: int | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: MutableMapping[str, str] = field(default_factory=dict)
     error: str | None = None
     error_detail: str | None = None
     error_number: int | None = None

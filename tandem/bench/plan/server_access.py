@@ -115,7 +115,8 @@ class ServerAccess:
 
     def mask_text(self, text: str) -> str:
         """Return a text without the secrets in it, as `mask_values` does."""
-        return self.mask_values(text.encode()).decode()
+        content = self.mask_values(text.encode(errors="surrogatepass"))
+        return content.decode(errors="surrogatepass")
 
     def _list_secrets(self) -> list[str]:
         """Return what to hide, the longest first: of `Bearer KEY` servers repeat KEY alone."""

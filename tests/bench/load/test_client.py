@@ -4,8 +4,10 @@ server's failures."""
 from __future__ import annotations
 
 import asyncio
+import http.server
 import itertools
 import json
+import threading
 
 import pytest
 from independent_server import MODEL, Schedule, Server
@@ -13,6 +15,7 @@ from one_request import EVERYTHING, LONG, asking, come, run
 
 from tandem.bench.load import answer
 from tandem.bench.load.client import CompletionClient
+from tandem.bench.load.event import DETAIL_CHARACTERS
 from tandem.bench.load.reply import ServerReply
 from tandem.bench.load.sse import EventSplitter
 from tandem.bench.plan.server_access import ServerAccess
@@ -175,6 +178,33 @@ def test_of_a_key_in_one_event_neither_ids_nor_logprobs_stay():
 
     assert (record.error, record.text) == (None, "[hidden]")
     assert (record.token_ids, record.logprobs) == (None, JSON_NULL)
+
+
+KEY = "key-of-server-1"
+
+
+class RedirectHandler(http.server.BaseHTTPRequestHandler):
+    """A gateway that repeats the key in its headers; the limit of a detail cuts one."""
+
+    server_version = f"gateway {KEY}"
+
+    def do_POST(self) -> None:
+        self.send_response(302)
+        self.send_header("Location", f"http://h/{'p' * (DETAIL_CHARACTERS - 20)}{KEY}")
+        self.end_headers()
+
+
+def test_no_key_stays_in_headers_or_where_they_redirect():
+    async def ask(client: CompletionClient, _: Server) -> ServerReply:
+        return await client.send_request(asking(), LONG)
+
+    with http.server.HTTPServer(("127.0.0.1", 0), RedirectHandler) as gateway:
+        threading.Thread(target=gateway.handle_request, daemon=True).start()
+        url = f"http://127.0.0.1:{gateway.server_port}"
+        reply = run(ask, url=url, access=ServerAccess(api_key=KEY))
+
+    assert reply.headers["Server"].startswith("gateway [hidden]")
+    assert "key-of" not in str(reply.error_detail)
 
 
 # Interrupted
