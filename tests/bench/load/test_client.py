@@ -22,7 +22,12 @@ from tandem.bench.plan.server_access import ServerAccess
 from tandem.bench.records.manifest import Timeouts
 from tandem.bench.records.record import JSON_NULL
 
+KEY = "key-of-server-1"
 NOWHERE = "http://127.0.0.1:9"  # the discard port, where nothing listens
+
+
+async def ask_once(client: CompletionClient, _: Server) -> ServerReply:
+    return await client.send_request(asking(), LONG)
 
 
 async def ask_many(client: CompletionClient, count: int) -> list[ServerReply]:
@@ -162,25 +167,19 @@ def test_no_connection_is_a_word_with_the_address(url, detail):
 def test_of_a_key_in_one_event_neither_ids_nor_logprobs_stay():
     entries = [{"token": token, "logprob": -0.25} for token in ("key-of-", "server-1")]
     choice = {
-        "delta": {"content": "key-of-server-1"},
+        "delta": {"content": KEY},
         "token_ids": [4, 5],
         "logprobs": {"content": entries},
         "finish_reason": "stop",
     }
     event = f"data: {json.dumps({'choices': [choice]})}\n\ndata: [DONE]\n\n"
 
-    async def ask(client: CompletionClient, _: Server) -> ServerReply:
-        return await client.send_request(asking(), LONG)
-
     schedule = Schedule(raw=(event.encode().hex(),))
-    reply = run(ask, schedule, access=ServerAccess(api_key="key-of-server-1"))
+    reply = run(ask_once, schedule, access=ServerAccess(api_key=KEY))
     record = answer.parse_answer(reply, asking())
 
     assert (record.error, record.text) == (None, "[hidden]")
     assert (record.token_ids, record.logprobs) == (None, JSON_NULL)
-
-
-KEY = "key-of-server-1"
 
 
 class RedirectHandler(http.server.BaseHTTPRequestHandler):
@@ -195,13 +194,10 @@ class RedirectHandler(http.server.BaseHTTPRequestHandler):
 
 
 def test_no_key_stays_in_headers_or_where_they_redirect():
-    async def ask(client: CompletionClient, _: Server) -> ServerReply:
-        return await client.send_request(asking(), LONG)
-
     with http.server.HTTPServer(("127.0.0.1", 0), RedirectHandler) as gateway:
         threading.Thread(target=gateway.handle_request, daemon=True).start()
         url = f"http://127.0.0.1:{gateway.server_port}"
-        reply = run(ask, url=url, access=ServerAccess(api_key=KEY))
+        reply = run(ask_once, url=url, access=ServerAccess(api_key=KEY))
 
     assert reply.headers["Server"].startswith("gateway [hidden]")
     assert "key-of" not in str(reply.error_detail)
