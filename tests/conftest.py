@@ -44,8 +44,8 @@ import _node  # noqa: E402, F401  # before anything imports jsii
 # with Python's 700 objects, garbage is a fifth of the time of collecting tests
 gc.set_threshold(100_000, 20, 20)
 
-# fixtures of a whole session that are dear -> the group of the tests that take them; a module's
-# need no name here seconds of Node each, and one Node for all
+# Fixtures of a whole session that are dear -> the group of the tests that take them. Each takes
+# seconds of Node, and one Node serves all. A module's fixtures need no name here.
 DEAR = {"assembly": "cdk", "synth": "cdk", "image_of": "cdk"}
 LONGEST_NAMED = 200  # characters of a text that stands in the name of its test
 # of what every process may read: the charts of the declared environments
