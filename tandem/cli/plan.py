@@ -136,7 +136,7 @@ def _read_counts(text: str | None, flag: str, limits: tuple[int, int]) -> tuple[
     """Return the numbers of `1,4,16` or `1..15`, each once; empty where nothing is given.
 
     Raises:
-        InputError: one is no whole number, or outside the limits.
+        InputError: one is no whole number or outside the limits, or a range counts down.
     """
     if not text:
         return ()
@@ -144,13 +144,16 @@ def _read_counts(text: str | None, flag: str, limits: tuple[int, int]) -> tuple[
     numbers: dict[int, None] = {}
     parts = [part for part in text.split(",") if part]
     for part in parts or [text]:
-        first_text, _, last_text = part.partition("..")
+        first_text, dots, last_text = part.partition("..")
         try:
             first = int(first_text)
-            last = int(last_text or first_text)
+            last = int(last_text) if dots else first
         except ValueError:
             change = "write whole numbers, as 1,4 or 1..15"
             raise InputError(f"got {text}", where=flag, change=change) from None
+        if last < first:
+            change = f"write the lower number first: {last}..{first}"
+            raise InputError(f"got {text}", where=flag, change=change)
         if not low <= first <= last <= high:  # before a long range is made
             change = f"write numbers from {low} to {high}, as {low},{high}"
             raise InputError(f"got {text}", where=flag, change=change)

@@ -140,6 +140,8 @@ def test_a_low_acceptance_keeps_plain_decoding(capsys):
         (("--acceptance", "Qwen3-8B=0.4"), "no draft Qwen3-8B"),
         (("--cost", "x"), "write a number from 0 to 100"),
         (("--window", "1..99999999999"), "numbers from 1 to 15"),
+        (("--window", "5..3"), "the lower number first: 3..5"),
+        (("--window", "3.."), "whole numbers, as 1,4 or 1..15"),
     ],
 )
 def test_bad_input_gives_2_and_what_to_write(flags, words, capsys):

@@ -334,6 +334,8 @@ class RunOptions(ServerOptions):
             raise refuse_option("restart", self.restart, allowed)
         if not all(isinstance(command, str) for command in self.restart_commands().values()):
             raise refuse_option("restart", self.restart, "texts of commands")
+        if self.restart_limit_s != RESTART_LIMIT_S and not self.restart:
+            raise refuse_option("restart_limit_s", self.restart_limit_s, "a time beside restart")
         fault = find_restart_fault(
             self.starts,
             self.restart_commands(),

@@ -76,6 +76,7 @@ def make_options(**options: Any) -> RunOptions:
             {"knee": True, "goodput": {"ttft_ms": 1}, "restart": "x"},
             "restart: 'x'; allowed: {} beside knee=True",
         ),
+        ({"restart_limit_s": 60}, "restart_limit_s: 60; allowed: a time beside restart"),
         ({"timeouts": {"gap": 1.0}}, "timeouts['gap']: 1.0; allowed: a number above 0 of conn"),
         ({"goodput": {"ttft_ms": 0}}, "goodput['ttft_ms']: 0; allowed: a number above 0 of ttft"),
         ({"placement": {"other": "x"}}, "placement['other']: 'x'; allowed: a server of plain, dr"),
