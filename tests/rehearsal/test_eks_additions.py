@@ -42,6 +42,17 @@ def test_labels_are_added_and_removed(endpoint, deploy):
     assert node_group["labels"] == {"b": "2", "c": "3"}
 
 
+def test_a_node_group_takes_the_default_version_of_its_launch_template(endpoint, deploy):
+    template = {"Id": {"Ref": "Template"}}
+    nodes = nodegroup("versionless", LaunchTemplate=template)
+    deploy({**nodes, "Template": launch_template("cr-0123456789abcdef0")})
+
+    node_group = endpoint.client("eks").describe_nodegroup(
+        clusterName="versionless", nodegroupName="fleet"
+    )["nodegroup"]
+    assert node_group["launchTemplate"]["version"] == "1"
+
+
 def test_a_node_group_follows_its_launch_template(endpoint, deploy):
     def fleet(reservation):
         template = {

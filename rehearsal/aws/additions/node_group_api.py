@@ -45,8 +45,19 @@ def _create_nodegroup(cluster_name, body):
         # With a launch template EKS invents neither a type nor a disk.
         for name in {"instanceTypes", "diskSize"} - body.keys():
             nodegroup.pop(name, None)
+        if "id" in body["launchTemplate"]:
+            nodegroup["launchTemplate"] = _name_version(body["launchTemplate"])
     node_groups.create_group(nodegroup)
     return eks._json_resp(200, {"nodegroup": nodegroup})
+
+
+def _name_version(template):
+    """Return a reference to a launch template with the default version where it names none.
+
+    Source: EKS API reference, LaunchTemplateSpecification.
+    """
+    default_version = ec2._launch_templates[template["id"]]["DefaultVersionNumber"]
+    return {"version": str(default_version), **template}
 
 
 def _find_request_fault(body):
