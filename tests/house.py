@@ -123,20 +123,21 @@ def read_sources(paths: list[Path]) -> Sources:
     for path in paths:
         text = (ROOT / path).read_text()
         tree = ast.parse(text)
+        nodes = list(ast.walk(tree))
         sources.lines[path] = len(text.splitlines())
         sources.nodes += count_nodes(tree)
         sources.format_exceptions += len(re.findall(r"# *fmt: *(?:skip|off)", text))
-        _add_lines(sources, text, tree)
-        _add_definitions(sources, tree, path)
-        for node in ast.walk(tree):
+        _add_lines(sources, text, nodes)
+        _add_definitions(sources, tree, nodes, path)
+        for node in nodes:
             _add_statement(sources, node)
             _add_local(sources, node)
     return sources
 
 
-def _add_lines(sources: Sources, text: str, tree: ast.Module) -> None:
+def _add_lines(sources: Sources, text: str, nodes: list[ast.AST]) -> None:
     docstring_lines: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         docstring = find_docstring(node)
         if docstring is not None:
             docstring_lines.update(range(docstring.lineno, (docstring.end_lineno or 0) + 1))
@@ -150,8 +151,8 @@ def _add_lines(sources: Sources, text: str, tree: ast.Module) -> None:
     sources.code_lines += len(code_lines - docstring_lines)
 
 
-def _add_definitions(sources: Sources, tree: ast.Module, path: Path) -> None:
-    for node in ast.walk(tree):
+def _add_definitions(sources: Sources, tree: ast.Module, nodes: list[ast.AST], path: Path) -> None:
+    for node in nodes:
         if isinstance(node, ast.ClassDef):
             sources.classes.append(Definition(node.name, count_nodes(node), path))
         if not isinstance(node, FUNCTIONS):
