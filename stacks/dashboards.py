@@ -204,13 +204,13 @@ def _list_metrics(
         for line in lines
         if isinstance(line, MetricLine) and not line.is_visible
     }
-    drawn: list[cloudwatch.IMetric] = []
+    drawn_metrics: list[cloudwatch.IMetric] = []
     for line in filter(lambda line: line.is_visible, lines):
         if isinstance(line, MetricLine):
-            drawn.append(_build_metric(line, patterns))
+            drawn_metrics.append(_build_metric(line, patterns))
         else:
-            drawn.append(_build_expression(line, patterns, hidden_metrics))
-    return drawn
+            drawn_metrics.append(_build_expression(line, patterns, hidden_metrics))
+    return drawn_metrics
 
 
 def _build_metric(line: MetricLine, patterns: ValuePatterns) -> cloudwatch.Metric:

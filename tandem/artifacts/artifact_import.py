@@ -99,8 +99,11 @@ def _read_rejection(store: ObjectStore, run_name: str, key: ArtifactKey) -> sets
         )
     manifest = sets.parse_manifest(rejection.body, store.url(rejection_key))
     sets.require_target(manifest, key, store.url(f"{key.prefix}/{run_name}/"))
-    made = dict(manifest.made)
-    faults = [str(fault) for fault in made.pop(sets.FAULTS_FIELD, None) or ()]
+    provenance = dict(manifest.made)
+    faults = [str(fault) for fault in provenance.pop(sets.FAULTS_FIELD, None) or ()]
     notes = [f"taken in by hand although the inspection said: {fault}" for fault in faults]
-    made |= {sets.ACCEPTED_FIELD: faults, "unproven": [*(made.get("unproven") or ()), *notes]}
-    return manifest.model_copy(update={"folder": run_name, "made": made})
+    provenance |= {
+        sets.ACCEPTED_FIELD: faults,
+        "unproven": [*(provenance.get("unproven") or ()), *notes],
+    }
+    return manifest.model_copy(update={"folder": run_name, "made": provenance})

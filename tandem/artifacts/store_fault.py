@@ -82,22 +82,24 @@ def convert_error(error: BaseException, operation: str, bucket: str, key: str) -
     if isinstance(error, TandemError):
         return error
     where = f"s3://{bucket}/{key}"
-    said = describe_error(error)
+    description = describe_error(error)
     if isinstance(error, _PARTIAL_BODY_ERRORS):
         return ExternalError(
-            f"the connection ended within the data ({said})", where=where, change=RETRY_ADVICE
+            f"the connection ended within the data ({description})",
+            where=where,
+            change=RETRY_ADVICE,
         )
     fault = explain_fault(error, operation)
     # of STS, before any request to S3
     if str(getattr(error, "operation_name", "")).startswith("AssumeRole"):
         return ExternalError(
-            f"AWS does not accept these credentials ({said})",
+            f"AWS does not accept these credentials ({description})",
             where=where,
             change=_CREDENTIALS_ADVICE,
         )
     # for a KMS key the message has the action; for HEAD there is no message
     if fault.kind == "denied":
-        kms_action = re.search(r"kms:\w+", said)
+        kms_action = re.search(r"kms:\w+", description)
         action = kms_action[0] if kms_action else ACTIONS.get(operation, f"s3:{operation}")
         change = (
             f"allow {action} for this identity, or run as a role that has it (docs/artifacts.md,"
@@ -107,7 +109,9 @@ def convert_error(error: BaseException, operation: str, bucket: str, key: str) -
         return ExternalError(fault.problem, where=where, change=change)
     if error_code(error) in {"NoSuchKey", "404"}:
         return ExternalError(
-            f"there is no such object ({said})", where=where, change="run the job that makes it"
+            f"there is no such object ({description})",
+            where=where,
+            change="run the job that makes it",
         )
     fault_class, change = _KIND_FAULTS.get(fault.kind, _DEFAULT_FAULT)
     return fault_class(fault.problem, where=where, change=change)

@@ -261,8 +261,8 @@ def explain_fault(error: BaseException, operation: str) -> AwsFault:
         ((kind, sentence) for kind, codes, sentence in _ANSWER_KINDS if code in codes),
         ("refused", "{operation} was refused ({said})"),
     )
-    said = f"{error_code(error)}: {message}" if message else error_code(error)
-    return AwsFault(kind, sentence.format(operation=error.operation_name, said=said))
+    description = f"{error_code(error)}: {message}" if message else error_code(error)
+    return AwsFault(kind, sentence.format(operation=error.operation_name, said=description))
 
 
 def error_code(error: BaseException | None) -> str:

@@ -81,7 +81,7 @@ def destroy(
         )
         raise
 
-    kept = [resource for resource in leftovers if resource.kept]
+    kept_resources = [resource for resource in leftovers if resource.kept]
     orphans = [resource for resource in leftovers if not resource.kept]
     code = ExitCode.STALE if orphans else ExitCode.DONE
     code = ExitCode.EXTERNAL_FAILURE if failures else code
@@ -92,13 +92,13 @@ def destroy(
             "region": environment.region,
             "deleted": [stack.name for stack in survey.stacks],
             "stays": [asdict(resource) for resource in survey.permanent_resources],
-            "kept": [asdict(resource) for resource in kept],
+            "kept": [asdict(resource) for resource in kept_resources],
             "orphans": [asdict(resource) for resource in orphans],
             "unsearched": failures,
         }
         print_json(document, code)
     else:
-        _print_leftovers([*kept, *orphans], failures)
+        _print_leftovers([*kept_resources, *orphans], failures)
     return code
 
 

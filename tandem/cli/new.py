@@ -101,8 +101,8 @@ def new(
     command = quote_command("tandem", "check", name)
     lines = [f"wrote {path}" for path in paths]
     lines.append(f"next: `{command}` lists each FILL_IN with what it takes")
-    written = [str(path) for path in paths]
-    return print_result({"written": written}, lines, as_json=selection.as_json)
+    file_names = [str(path) for path in paths]
+    return print_result({"written": file_names}, lines, as_json=selection.as_json)
 
 
 def _build_name_fault(path: Path, problem: str, allowed: str) -> SpecFault:

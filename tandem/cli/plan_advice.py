@@ -78,12 +78,12 @@ def describe_recommendation(forecast: PlanForecast) -> str:
             f"(tandem run {experiment.name} --env NAME --hours 8), then plan with --from DIR."
         )
     best = forecast.list_best_cells()
-    known = [cell for cell in best if forecast.find_basis(cell).has_acceptance]
-    if not known:
+    known_cells = [cell for cell in best if forecast.find_basis(cell).has_acceptance]
+    if not known_cells:
         return _describe_assumption(max(best, key=rank_cell), forecast)
 
-    cell = max(known, key=rank_cell)
-    sentences = [_describe_choice(cell, _list_rivals(cell, known), forecast)]
+    cell = max(known_cells, key=rank_cell)
+    sentences = [_describe_choice(cell, _list_rivals(cell, known_cells), forecast)]
     if len(cell.drafts) > 1:
         sentences.append("The same is known of these drafts, so the plan cannot tell them apart.")
     unknown = [draft for draft, row in basis.drafts.items() if not row.has_acceptance]

@@ -137,7 +137,7 @@ def plan_next(
         results: of those that were measured.
         law: of the runtime.
     """
-    measured = {result.candidate for result in results}
+    measured_candidates = {result.candidate for result in results}
     best = max([1.0, *(result.score for result in results if result.can_win)])
     known_drafts = {result.candidate.draft for result in results}
     for candidate in candidates:
@@ -149,7 +149,7 @@ def plan_next(
     eliminated = []
     open_bounds = {}
     for candidate in candidates:
-        if candidate in measured:
+        if candidate in measured_candidates:
             continue
         bound = bound_score(candidate, results, law)
         if bound * (1 + NOISE_SLACK) < best:

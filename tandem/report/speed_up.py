@@ -101,12 +101,12 @@ def build_forest_charts(
         by_place = {(cell.class_, cell.load): cell for cell in cells if cell.metric == metric}
         class_cells = [by_place[place] for place in places if place in by_place]
         overall_cells = fmt.list_overall_cells(verdict, headline, metric)
-        drawn = [*(cell for cell in overall_cells if cell.speed_up is not None), *class_cells]
-        if not drawn:
+        drawn_cells = [*(cell for cell in overall_cells if cell.speed_up is not None), *class_cells]
+        if not drawn_cells:
             continue
         sentences = ["The same rows as above."]
         if not number:
-            sentences = list(_explain_forest(drawn, headline, verdict))
+            sentences = list(_explain_forest(drawn_cells, headline, verdict))
         if metric == DECIDING_METRIC and headline.metric != metric:
             sentences.append("Answers have other lengths, so these times are not of the same work.")
         if len(class_cells) < len(by_place):
@@ -117,7 +117,7 @@ def build_forest_charts(
         name = f"speed-up-{variant_index}"
         if number:
             name = f"{name}-{number}"
-        plots.append(_build_forest_chart(name, verdict, headline, drawn, " ".join(sentences)))
+        plots.append(_build_forest_chart(name, verdict, headline, drawn_cells, " ".join(sentences)))
     return plots
 
 

@@ -35,7 +35,7 @@ def write_sweep_page(header: PageHeader, points: Sequence[CandidateRecord], path
     Raises:
         ExternalError: the file cannot be written.
     """
-    measured = [(point, point.speed_up) for point in points if point.speed_up]
+    measured_points = [(point, point.speed_up) for point in points if point.speed_up]
     charts = [
         ReportChart(
             name="sweep-speed-up",
@@ -44,14 +44,14 @@ def write_sweep_page(header: PageHeader, points: Sequence[CandidateRecord], path
                 "A point for each measured candidate, with its 95 % interval. Below 1 speculation"
                 " is slower."
             ),
-            spec=partial(_build_spec, measured),
+            spec=partial(_build_spec, measured_points),
             table=_build_candidates_table(points),
             width_px=HALF_PX,
             has_slide=False,
         )
     ]
     priced = []
-    for point, _ in measured:
+    for point, _ in measured_points:
         if point.goodput_per_usd:
             plain, candidate = point.goodput_per_usd
             priced.append((point, (candidate / plain,) * 3))

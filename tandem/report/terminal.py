@@ -98,12 +98,12 @@ def _render_limits(verdict: Verdict, *, verbose: bool) -> Iterator[str]:
         limits |= dict.fromkeys(headline.reasons)
     if not limits:
         return
-    shown = list(limits)
+    shown_limits = list(limits)
     if len(limits) > MOST_LIMITS and not verbose:
-        shown = shown[:MOST_LIMITS]
-        shown.append(f"and {len(limits) - MOST_LIMITS} more")
+        shown_limits = shown_limits[:MOST_LIMITS]
+        shown_limits.append(f"and {len(limits) - MOST_LIMITS} more")
     yield "limits"
-    yield from _list_items(shown)
+    yield from _list_items(shown_limits)
 
 
 def _list_items(sentences: Iterable[str]) -> Iterator[str]:

@@ -48,10 +48,10 @@ def check_before_money(work: StepWork) -> StepProgress:
     request = work.request
     compile_jobs = list_missing_jobs(work, "artifact")
     jobs = [*list_missing_jobs(work, "model"), *compile_jobs]
-    needed: list[tuple[ObjectKind, str]] = [("cronjobs", job) for job in jobs]
+    needed_objects: list[tuple[ObjectKind, str]] = [("cronjobs", job) for job in jobs]
     if request.measures:
-        needed += _list_measuring_objects(work)
-    _require_objects(work, needed)
+        needed_objects += _list_measuring_objects(work)
+    _require_objects(work, needed_objects)
     if request.until == "compile" and not compile_jobs:
         return StepProgress(state="done")  # no node will be raised
 

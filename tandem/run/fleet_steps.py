@@ -191,29 +191,32 @@ def wait_for_nodes(work: StepWork) -> StepProgress:
         RunEndError: a node or its devices do not come in time, or a taint stays.
         ExternalError: Kubernetes failed.
     """
-    wanted = find_raise_step(work).result["nodes"]
+    node_count = find_raise_step(work).result["nodes"]
     nodes = [node for node in list_fleet_nodes(work) if is_node_ready(node)]
-    if len(nodes) < wanted:
+    if len(nodes) < node_count:
         if work.count_elapsed_s() > NODE_WAIT_S:
             reason = _describe_absence(work)
             raise RunEndError(
-                f"{len(nodes)} of {wanted} nodes are ready after {NODE_WAIT_S // 60} min: {reason}"
+                f"{len(nodes)} of {node_count} nodes are ready after {NODE_WAIT_S // 60} min:"
+                f" {reason}"
             )
-        return StepProgress(note=f"{len(nodes)} of {wanted} nodes are ready")
+        return StepProgress(note=f"{len(nodes)} of {node_count} nodes are ready")
     taints = describe_taints(nodes)
     if taints:
         return _wait_on_nodes(work, "tainted_at", taints, TAINT_WAIT_S)
     instance_type = work.world.environment.capacity.instance_type
     instance = work.world.catalogue.instances.instances[instance_type]
-    declared = instance.devices.value or 0
+    device_count = instance.devices.value or 0
     node_names = [node["metadata"]["name"] for node in nodes]
     faults = []
     for name in node_names:
         count = count_devices(work, name)
-        if count < declared:
-            faults.append(f"{name} shows {count} of {declared} devices")
+        if count < device_count:
+            faults.append(f"{name} shows {count} of {device_count} devices")
     if not faults:
-        return StepProgress(state="done", note=f"{', '.join(node_names)}: {declared} devices each")
+        return StepProgress(
+            state="done", note=f"{', '.join(node_names)}: {device_count} devices each"
+        )
     return _wait_on_nodes(work, "free_at", ", ".join(faults), DEVICE_WAIT_S)
 
 

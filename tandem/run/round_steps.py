@@ -133,9 +133,9 @@ def measure_round(work: StepWork) -> StepProgress:
 
     reason = change or look.words or "its Job left no records"
     if measured is not None:
-        wanted = count_requests(work, number)
-        if measured.requests != wanted:
-            reason = f"its Job recorded {measured.requests} of {wanted} requests"
+        planned_requests = count_requests(work, number)
+        if measured.requests != planned_requests:
+            reason = f"its Job recorded {measured.requests} of {planned_requests} requests"
         elif not change:
             close_job(work, look.name)
             return _confirm_round(work, measured, look.image_id)
@@ -154,9 +154,9 @@ def measure_round(work: StepWork) -> StepProgress:
 def _read_round(work: StepWork, number: int) -> RoundResult | None:
     """Return what an attempt of a round stored; a run of the same name elsewhere may have too."""
     key = _round_key(work, number, work.attempts)
-    measured = work.journal.file.at_root().read(key, RoundResult)
-    is_own = measured is not None and measured.environment == work.world.environment.name
-    return measured if is_own else None
+    result = work.journal.file.at_root().read(key, RoundResult)
+    is_own = result is not None and result.environment == work.world.environment.name
+    return result if is_own else None
 
 
 def _round_key(work: StepWork, number: int, attempt: int) -> str:

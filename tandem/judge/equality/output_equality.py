@@ -169,9 +169,9 @@ def _count_near_ties(
     table: RequestTable, divergences: Sequence[OutputDivergence]
 ) -> schema.ShareEstimate | None:
     """Return how many pairs part at a near tie, of those whose log-probabilities are known."""
-    known = [part for part in divergences if part.near_tie is not None]
-    ties = np.array([part.near_tie for part in known], bool)
-    prompts = table.prompt[np.array([part.row for part in known], np.intp)]
+    known_parts = [part for part in divergences if part.near_tie is not None]
+    ties = np.array([part.near_tie for part in known_parts], bool)
+    prompts = table.prompt[np.array([part.row for part in known_parts], np.intp)]
     return estimate_share(ties, prompts)
 
 

@@ -198,18 +198,20 @@ def _wait_for_deletion(
 
 def _remove_blockers(account: AccountClients, stack: CloudFormationStack, log: LogFunction) -> None:
     """Remove known blockers of failed resources, if tags say that they are this cluster's."""
-    failed = list_stuck_resources(account, stack)
-    for row in failed:
+    stuck_resources = list_stuck_resources(account, stack)
+    for row in stuck_resources:
         log(
             f"{stack.name}: {describe_resource(row)} was not deleted: {row['ResourceStatusReason']}"
         )
-    if not any(row["ResourceType"].startswith(VPC_RESOURCE_PREFIXES) for row in failed):
+    if not any(row["ResourceType"].startswith(VPC_RESOURCE_PREFIXES) for row in stuck_resources):
         return
     interfaces, groups = BLOCKER_KINDS
     # nodes that ended quickly leave them
     _remove_tagged(account, interfaces, CNI_TAG, account.cluster, log)
     # as long as the cluster itself exists, it needs its group
-    if not any(row.get("PhysicalResourceId", "").startswith(account.cluster) for row in failed):
+    if not any(
+        row.get("PhysicalResourceId", "").startswith(account.cluster) for row in stuck_resources
+    ):
         _remove_tagged(account, groups, f"{IN_TREE_TAG}{account.cluster}", "owned", log)
         _remove_tagged(account, groups, EKS_TAG, account.cluster, log)
 
@@ -245,13 +247,13 @@ def _is_own_and_unused(
 def _build_stuck_error(account: AccountClients, stack: CloudFormationStack) -> TandemError:
     """Return a stuck stack's fault: each resource, its reason and what to do, the surest first."""
     current = read_stack(account, stack.kind, stack.id) or stack
-    failed = list_stuck_resources(account, current)
+    stuck_resources = list_stuck_resources(account, current)
     resource_text = "; ".join(
-        f"{describe_resource(row)}: {row['ResourceStatusReason']}" for row in failed
+        f"{describe_resource(row)}: {row['ResourceStatusReason']}" for row in stuck_resources
     )
     change = "remove what each of them waits for (docs/teardown.md) and run this again, or "
-    if failed:
-        logical_ids = [row["LogicalResourceId"] for row in failed]
+    if stuck_resources:
+        logical_ids = [row["LogicalResourceId"] for row in stuck_resources]
         retain = build_aws_command(
             "cloudformation delete-stack", stack_name=stack.name, retain_resources=logical_ids
         )

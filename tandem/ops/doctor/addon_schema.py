@@ -31,8 +31,8 @@ def find_schema_faults(value: object, schema: Schema) -> list[str]:
 
 def _iterate_faults(value: object, schema: Schema, root: Schema, path: str) -> Iterator[str]:
     schema = _resolve(schema, root)
-    declared = schema.get("type", ())
-    names = [declared] if isinstance(declared, str) else list(declared)
+    types = schema.get("type", ())
+    names = [types] if isinstance(types, str) else list(types)
     if names and not any(isinstance(value, _TYPES.get(name, object)) for name in names):
         yield f"{path} is {type(value).__name__}, the schema wants {' or '.join(names)}"
     elif isinstance(value, dict):
