@@ -9,7 +9,6 @@ import re
 import ssl
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from independent_server import MODEL
@@ -44,7 +43,7 @@ NEW_KEY = (
 )
 
 
-def certify(folder: Path, name: str = HERE) -> Path:
+def certify(folder, name=HERE):
     """Make a key and a self-signed certificate for a name; return the file of both."""
     command = ["openssl", *NEW_KEY.split(), "-out", "made.pem", "-addext", f"subjectAltName={name}"]
     subprocess.run(command, check=True, capture_output=True, cwd=folder)
@@ -53,9 +52,7 @@ def certify(folder: Path, name: str = HERE) -> Path:
     return pair
 
 
-def connect(
-    pair: Path | None, authorities: Path | None, scheme: str = "https"
-) -> tuple[str | None, str | None, str, int]:
+def connect(pair, authorities, scheme="https"):
     """Return error, detail, the fault of the probe and its code of a client that trusts
     `authorities`."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -79,7 +76,7 @@ def test_a_certificate_counts_where_its_authority_is_trusted(tmp_path):
     assert (error, code, connect(pair, pair)[:2]) == ("certificate", 2, (None, None))
     assert (
         "is not accepted: self-signed certificate; renew it, use a host name that it covers, or trust it:"
-        " export" in str(detail)
+        " export" in detail
     )
     assert "TLS certificate verification failed" in fault
     assert "Operation not permitted" not in fault
@@ -88,16 +85,15 @@ def test_a_certificate_counts_where_its_authority_is_trusted(tmp_path):
 def test_a_certificate_of_another_name_is_explained(tmp_path):
     pair = certify(tmp_path, "DNS:elsewhere.example")
     error, detail, _, _ = connect(pair, pair)
-    assert (error, "is not valid for '127.0.0.1'; renew it" in str(detail)) == ("certificate", True)
+    assert error == "certificate"
+    assert "is not valid for '127.0.0.1'; renew it" in detail
 
 
 def test_https_to_a_server_without_tls_is_said():
     error, detail, fault, code = connect(None, None)
-    assert (error, str(detail).endswith("if the server has no TLS, use http://")) == (
-        "connect",
-        True,
-    )
-    assert "Operation not permitted" not in str(detail)
+    assert error == "connect"
+    assert detail.endswith("if the server has no TLS, use http://")
+    assert "Operation not permitted" not in detail
     assert code == 2
     assert re.search(
         r"the address says https, and the server speaks http .*; name it as http://127", fault
