@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from measured import arm, failed, record, write_run
 
-from tandem.bench.records.manifest import PlanTotals, SuiteEntry
+from tandem.bench.records.manifest import PlanTotals, RunEnd, SuiteEntry
 from tandem.errors import ExitCode
 from tandem.judge.verdict import DEFAULT_OPTIONS
 from tandem.report.run_report import report_run
@@ -37,16 +35,27 @@ def test_the_exit_code_says_what_is_missing(tmp_path, records, planned, code):
     assert report_run(folder, None).exit_code == code
 
 
-def report_texts(folder: Path, suite: SuiteEntry, *, show_prompts: bool) -> str:
+@pytest.mark.parametrize(
+    ("ended", "code"),
+    [(RunEnd(reason="duration", utc=""), ExitCode.DONE), (None, ExitCode.STALE)],
+)
+def test_a_cut_request_counts_unless_the_run_ended(tmp_path, ended, code):
+    records = [record(), failed(error="interrupted")]
+    folder = write_run(tmp_path, records, plan=PlanTotals(requests=2), ended=ended)
+    assert report_run(folder, None).exit_code == code
+
+
+def report_texts(folder, suite, *, show_prompts):
     """Return all that a report of a run of two servers, whose texts differ, writes and prints."""
     records = []
     for name, text in zip(("base", "spec"), TEXTS, strict=True):
         for number in range(suite.prompts):
             place = {"suite": suite.name, "prompt_id": f"p-{number}", "arm": name}
-            answer = {"text": f"Dear {text}", "request_id": f"{name}-{number}"}
-            records.append(record(**place, **answer))
-        broken = {"error": "api_error", "error_detail": f"cannot go on after {text}"}
-        records.append(failed(**place, **broken, request_id=f"{name}-broken"))
+            records.append(record(**place, text=f"Dear {text}", request_id=f"{name}-{number}"))
+        broken = failed(
+            **place, error="api_error", error_detail=f"cannot go on after {text}", request_id=name
+        )
+        records.append(broken)
     write_run(
         folder,
         records,
@@ -73,23 +82,30 @@ def test_texts_of_own_prompts_are_shown_only_if_the_run_says_so(
     assert [text in written for text in TEXTS] == [shows_texts] * 2
 
 
-def test_a_report_says_why_it_shows_no_texts(tmp_path):
-    report_texts(tmp_path, OWN_FILE, show_prompts=False)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A run of a file of prompts that shows no texts, and its results."""
+    place = tmp_path_factory.mktemp("own")
+    report_texts(place, OWN_FILE, show_prompts=False)
+    return place
 
-    assert "does not set report.show_prompts" in (tmp_path / "report.html").read_text()
+
+def test_a_report_says_why_it_shows_no_texts(folder):
+    assert "does not set report.show_prompts" in (folder / "report.html").read_text()
 
 
 @pytest.mark.parametrize("name", ["verdict.json", "report.html"])
-def test_results_name_a_file_of_prompts_and_its_digest(tmp_path, name):
-    report_texts(tmp_path, OWN_FILE, show_prompts=False)
-
-    results = (tmp_path / name).read_text()
+def test_results_name_a_file_of_prompts_and_its_digest(folder, name):
+    results = (folder / name).read_text()
     assert OWN_FILE.name in results
     assert DIGEST in results
 
 
-def test_a_terminal_names_a_file_of_prompts_and_its_digest(tmp_path):
-    report_texts(tmp_path, OWN_FILE, show_prompts=False)
-
-    lines = report_run(tmp_path, DEFAULT_OPTIONS).format_lines()
+def test_a_terminal_names_a_file_of_prompts_and_its_digest(folder):
+    lines = report_run(folder, DEFAULT_OPTIONS).format_lines()
     assert any(OWN_FILE.name in line and DIGEST in line for line in lines)
+
+
+def test_a_terminal_shows_all_only_if_verbose(folder):
+    report = report_run(folder, DEFAULT_OPTIONS)
+    assert len([*report.format_lines()]) < len([*report.format_lines(verbose=True)])
