@@ -9,16 +9,16 @@ import pytest
 from guard_world import EC2_TAKES, START
 from virtual_world import FULL_BUCKET, VirtualWorld, at_step
 
-OLD_END = START + timedelta(hours=3)
+OLD_END = START + timedelta(hours=2)
 DAY = timedelta(days=1)
 
 
 def reach_second_lease():
     """Return a world whose run waits at zero after a first lease, at most as long as its block of
-    three hours."""
+    two hours."""
     world = VirtualWorld(stored=FULL_BUCKET)
     world.account.deploy_block(START, OLD_END)
-    world.ask(hours=1.5, rounds=60)
+    world.ask(hours=1.1, rounds=28)
     assert world.live()["state"] == "waiting"
     return world
 
@@ -92,7 +92,7 @@ def test_run_whose_reaper_gets_no_word_of_an_extension_ends_by_the_plan():
     record = world.live()
 
     assert (record["state"], world.account.alive) == ("ended", [])
-    assert "the Capacity Block ends at 2026-11-21T11:00:00Z" in record["reason"]
+    assert "the Capacity Block ends at 2026-11-21T10:00:00Z" in record["reason"]
 
 
 def replace_block(world, *, deploys):
