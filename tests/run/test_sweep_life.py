@@ -107,19 +107,22 @@ def test_three_failed_candidates_end_the_sweep():
     assert record["reason"].startswith("3 candidates in a row failed; the last: compile: ")
 
 
-@pytest.mark.parametrize("budget_usd", [8, 20])
-def test_budget_holds(budget_usd):
-    record, decision = live(SweepLife(), budget_usd=budget_usd)
+@pytest.fixture(scope="module", params=[8, 20])
+def bounded_sweep(request):
+    """A sweep that a budget ends early; the run, its decision and the budget in USD."""
+    return *live(SweepLife(), budget_usd=request.param), request.param
+
+
+def test_budget_holds(bounded_sweep):
+    record, decision, budget_usd = bounded_sweep
     assert decision["usd"] <= budget_usd
     assert record["state"] == "judged"
 
 
-def test_used_budget_is_named():
-    _, decision = live(SweepLife(), budget_usd=20)
-    assert (decision["word"], "the budget of 20.00" in decision["sentence"]) == (
-        "unfinished",
-        True,
-    ), decision
+def test_used_budget_is_named(bounded_sweep):
+    _, decision, budget_usd = bounded_sweep
+    assert decision["word"] == "unfinished"
+    assert f"the budget of {budget_usd}.00" in decision["sentence"]
 
 
 def test_cancel_in_the_last_step_keeps_the_decision():
