@@ -171,7 +171,6 @@ def test_a_light_command_answers(words, exit_code, answer, run):
         ("artifacts", "list", "--env", "mine"),
         ("help", "status"),
         ("run", "mine", "--env", "mine", "--hours", "1"),
-        ("status", "--env", "mine"),
     ],
     ids=lambda words: " ".join(words[:2]),
 )
