@@ -31,7 +31,6 @@ CALLS = (1, 3, 10, 60, 200, 500)  # from one kill to the next; a life without ki
 # what a kill may change of a decision
 WAITS = {"node_minutes", "compile_minutes", "usd", "decided_at"}
 SHORT_KILLS = 8
-SHORT_BUDGET_SEED = 13  # of a sweep that measures two candidates before its budget ends
 PROOF_KILLS = 15
 PROOF_LIVES = 200
 PROOF_BUDGETS = 100
@@ -140,7 +139,8 @@ def test_killed_runner_decides_the_same():
 
 
 def test_killed_runner_decides_within_its_budget():
-    hold_budget(SHORT_BUDGET_SEED, SHORT_KILLS)
+    # a seed whose sweep measures two candidates before its budget ends
+    hold_budget(13, SHORT_KILLS)
 
 
 @pytest.mark.proof
