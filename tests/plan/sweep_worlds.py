@@ -32,7 +32,6 @@ from tandem.plan.step_tokens import count_drafted, sum_positions
 
 LAW = "k"
 DRAFTS = ("small", "large")
-WINDOWS = (5, 7, 10, 15)
 CLASSES = ("json", "code", "chat", "open")
 CANDIDATES = tuple(SweepCandidate(draft, window) for window in (7, 5, 10, 15) for draft in DRAFTS)
 START_SD = 0.015

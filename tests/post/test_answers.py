@@ -482,17 +482,17 @@ def test_configuration_alone_is_confirmed_with_the_artifacts_that_it_needs():
 # C10: between variants
 
 
-def windows(times_ms, loads=(4,)):
+def windows(times_ms):
     names = {7: "w7", 5: "w5", 15: "w15"}
     requests = [Asked(arm="base", prompt=f"p{number}", e2e_ms=2000) for number in range(12)]
     rng = np.random.default_rng(1)
     requests += [
-        Asked(arm=names[size], prompt=f"p{number}", e2e_ms=ms * float(np.exp(rng.normal(0, 0.02))))
+        Asked(
+            arm=names[size],
+            prompt=f"p{number}",
+            e2e_ms=ms * float(np.exp(rng.normal(0, 0.02))),
+        )
         for (size, ms), number in itertools.product(times_ms.items(), range(12))
-    ]
-    requests = [
-        dataclasses.replace(request, concurrency=load)
-        for load, request in itertools.product(loads, requests)
     ]
     return observed_with(
         (POST_BASE, *(posts(name, window=size) for size, name in names.items())), requests
