@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import ndimage
-from scipy.sparse import csgraph
 
 from tandem.bench.figures.columns import BoolArray, IntArray
 from tandem.bench.figures.quantiles import Values
@@ -369,6 +368,8 @@ def _join_starts(round_: IntArray, start: IntArray, round_count: int) -> IntArra
     if is_met.all(axis=0).any():  # one start of every round joins them all
         codes = np.zeros(round_count, np.intp)
     else:
+        from scipy.sparse import csgraph  # noqa: PLC0415 - it takes a fifth of a second to load
+
         codes = csgraph.connected_components(is_met @ is_met.T, directed=False)[1].astype(np.intp)
     codes[round_[start == UNKNOWN]] = UNKNOWN
     return codes

@@ -18,7 +18,6 @@ from statistics import NormalDist
 from typing import TypeVar
 
 from msgspec.structs import replace
-from scipy import optimize
 
 from tandem.bench.records.quality_rows import QualityRow
 from tandem.judge.item_groups import ItemGroup, compute_design_effect, compute_flip_p
@@ -232,6 +231,8 @@ def find_tango_interval(
             worth less than their items.
         count: of all pairs, above 0.
     """
+    from scipy import optimize  # noqa: PLC0415 - it takes half a second to load
+
     quantile = NormalDist().inv_cdf(0.5 + LEVEL / 2)
     estimate = (first_alone - second_alone) / count
     edge = 1 - 1e-12
