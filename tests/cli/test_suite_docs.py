@@ -48,6 +48,7 @@ def list_runs() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", RUNS)
+@pytest.mark.usefixtures("no_page")
 def test_a_command_of_the_page_measures_with_its_file(name, urls, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for file_name, content in FILES.items():
