@@ -37,6 +37,7 @@ sys.path[:0] = [
 ]  # a test imports what another folder of tests shares by its bare name
 
 from kubectl_program import unpack_kubectl  # noqa: E402
+from local_endpoint import endpoint, enforcing  # noqa: E402, F401
 from shipped import copy_examples  # noqa: E402
 
 import _node  # noqa: E402, F401  # before anything imports jsii
@@ -45,8 +46,9 @@ import _node  # noqa: E402, F401  # before anything imports jsii
 gc.set_threshold(100_000, 20, 20)
 
 # Fixtures of a whole session that are dear -> the group of the tests that take them. Each takes
-# seconds of Node, and one Node serves all. A module's fixtures need no name here.
-DEAR = {"assembly": "cdk", "synth": "cdk", "image_of": "cdk"}
+# seconds of Node, and one Node serves all; or a local AWS endpoint that no other test needs. A
+# module's fixtures need no name here.
+DEAR = {"assembly": "cdk", "synth": "cdk", "image_of": "cdk", "enforcing": "enforcing"}
 LONGEST_NAMED = 200  # characters of a text that stands in the name of its test
 # of what every process may read: the charts of the declared environments
 SESSION_FOLDER = "TANDEM_TEST_FOLDER"

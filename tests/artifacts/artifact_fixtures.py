@@ -11,21 +11,16 @@ import sys
 import uuid
 from pathlib import Path
 
+import local_endpoint
 import pytest
 from doubles.fault_proxy.proxy import FaultProxy
 
-from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.store import ObjectStore, open_store
 
 ROOT = Path(__file__).resolve().parents[2]
-ACCOUNT = "111122223333"
-
-
-@pytest.fixture(scope="session")
-def endpoint():
-    with AwsEndpoint(account=ACCOUNT, region="us-east-2") as running:
-        yield running
+ACCOUNT = local_endpoint.ACCOUNT
+endpoint = local_endpoint.endpoint  # for modules that take their fixtures from here
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from committed import environment
 from doubles.aws_principal import create_principal
 from stored_sets import list_files
 
-from rehearsal.aws.endpoint import AwsEndpoint
 from stacks.identity import add_pod_roles
 from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.lease import hold_lease
@@ -18,16 +17,8 @@ from tandem.artifacts.s3_transfer import download_files, upload_files
 from tandem.artifacts.store import ObjectStore
 from tandem.declarations.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
 
-pytestmark = [pytest.mark.endpoint, pytest.mark.cdk, pytest.mark.xdist_group("permissions")]
+pytestmark = [pytest.mark.endpoint, pytest.mark.cdk]
 BUCKET = "enforced-bucket"
-
-
-@pytest.fixture(scope="module")
-def enforcing():
-    with AwsEndpoint(account="111122223333", enforces_policies=True) as running:
-        where = {"LocationConstraint": running.region}
-        running.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration=where)
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +49,15 @@ def as_account(enforcing, statements):
     return act
 
 
+@pytest.fixture(scope="module")
+def enforcing_bucket(enforcing):
+    """An empty bucket where policies bind."""
+    where = {"LocationConstraint": enforcing.region}
+    enforcing.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration=where)
+
+
 @pytest.fixture
-def emptied(enforcing):
+def emptied(enforcing, enforcing_bucket):  # noqa: ARG001 - it makes the bucket
     s3 = enforcing.client("s3")
     for row in s3.list_objects_v2(Bucket=BUCKET).get("Contents", []):
         s3.delete_object(Bucket=BUCKET, Key=row["Key"])

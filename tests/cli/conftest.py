@@ -6,13 +6,13 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from artifact_fixtures import aws, bucket, clients, endpoint, front, proxy, proxy_store, store
+from artifact_fixtures import aws, bucket, clients, front, proxy, proxy_store, store
 from bench_cli import however_busy, without_page
-from fleet_world import Fleet, write_environment
+from fleet_world import ROLE, Fleet, write_environment
 
 from rehearsal.aws import fleet_behavior as knobs
 
-__all__ = ["aws", "bucket", "clients", "endpoint", "front", "proxy", "proxy_store", "store"]
+__all__ = ["aws", "bucket", "clients", "front", "proxy", "proxy_store", "store"]
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +44,17 @@ def fleet(bare_fleet):
     bare_fleet.deploy()
     bare_fleet.looked()
     return bare_fleet
+
+
+@pytest.fixture(scope="session")
+def enforcing_account(enforcing):
+    """The endpoint where policies bind, with the role of the schedules; instances come and go at
+    once."""
+    enforcing.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05))
+    enforcing.client("iam").create_role(
+        RoleName=ROLE.rpartition("/")[2], AssumeRolePolicyDocument="{}"
+    )
+    return enforcing
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from compiled import write_artifact
 from doubles.aws_principal import RolePrincipal, create_principal
 from stored_sets import put_set
 
-from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.artifacts.__main__ import COMMANDS, MODULES
 from tandem.artifacts.store import ObjectStore
 from tandem.cli.program import main
@@ -63,22 +62,22 @@ def rights() -> dict[str, tuple[list[str], list[str]]]:
 
 
 @pytest.fixture(scope="module")
-def enforcing():
-    with AwsEndpoint(account="111122223333", enforces_policies=True) as running:
-        where: Any = {"LocationConstraint": running.region}
-        running.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration=where)
-        yield running
+def rights_bucket(enforcing):
+    """An empty bucket where policies bind."""
+    where: Any = {"LocationConstraint": enforcing.region}
+    enforcing.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration=where)
+    return BUCKET
 
 
 @pytest.fixture
-def act(enforcing, specs, tmp_path, monkeypatch):
+def act(enforcing, rights_bucket, specs, tmp_path, monkeypatch):
     """Run a documented command as somebody with just its rights, or with one right less."""
-    write_environment(specs, BUCKET)
-    owner = ObjectStore(BUCKET, enforcing.client("s3"))
+    write_environment(specs, rights_bucket)
+    owner = ObjectStore(rights_bucket, enforcing.client("s3"))
     for entry in owner.list(""):
         owner.delete([entry.key])
     put_set(owner, STALE, "run")
-    owner.client.create_multipart_upload(Bucket=BUCKET, Key=f"{STALE}/run/big")
+    owner.client.create_multipart_upload(Bucket=rights_bucket, Key=f"{STALE}/run/big")
     need = needed(specs)[-1]
     folder = write_artifact(
         tmp_path / "compiled", key=ArtifactKey.from_fields(need.fields), rank_bytes=10
@@ -98,8 +97,8 @@ def act(enforcing, specs, tmp_path, monkeypatch):
             [action for action in actions if action != without] for actions in rights()[command]
         )
         places = (
-            f"arn:aws:s3:::{BUCKET}",
-            [f"arn:aws:s3:::{BUCKET}/{top}/*" for top in ("models", "artifacts")],
+            f"arn:aws:s3:::{rights_bucket}",
+            [f"arn:aws:s3:::{rights_bucket}/{top}/*" for top in ("models", "artifacts")],
         )
         statements = [
             {"Effect": "Allow", "Action": actions, "Resource": resource}

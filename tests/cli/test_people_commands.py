@@ -11,10 +11,8 @@ import pytest
 from botocore.exceptions import ClientError
 from doubles.aws_principal import RolePrincipal, create_principal
 from doubles.fault_proxy.proxy import FaultProxy
-from fleet_world import ROLE, Fleet, write_environment
+from fleet_world import Fleet, write_environment
 
-from rehearsal.aws import fleet_behavior as knobs
-from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.declarations import names
 from tandem.declarations.names import PeopleKind
 from tandem.guard.fence import FENCE_KEY
@@ -22,7 +20,7 @@ from tandem.guard.lease import POINTER_KEY
 from tandem.ops.people.policies import build_policy
 from tandem.ops.people.rights import list_command_calls, list_policy_kinds
 
-pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("people")]
+pytestmark = pytest.mark.endpoint
 
 TRUST = json.dumps(
     {
@@ -40,28 +38,16 @@ SMALL = json.dumps({"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}})
 
 
 @pytest.fixture(scope="module")
-def enforcing():
-    with AwsEndpoint(
-        account="111122223333", region="us-east-2", enforces_policies=True, report=lambda _: None
-    ) as endpoint:
-        endpoint.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05))
-        endpoint.client("iam").create_role(
-            RoleName=ROLE.rpartition("/")[2], AssumeRolePolicyDocument=TRUST
-        )
-        yield endpoint
-
-
-@pytest.fixture(scope="module")
-def front(enforcing):
+def front(enforcing_account):
     """What is asked of the endpoint passes it unchanged, and is noted."""
-    with FaultProxy(enforcing.url) as proxy:
+    with FaultProxy(enforcing_account.url) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def own_fleet(specs, enforcing):
+def own_fleet(specs, enforcing_account):
     """A fleet at 0, and one small stack of the environment's own."""
-    fleet = Fleet(endpoint=enforcing, specs=specs, name=write_environment(specs))
+    fleet = Fleet(endpoint=enforcing_account, specs=specs, name=write_environment(specs))
     fleet.deploy()
     fleet.looked()
     fleet.client("iam").update_assume_role_policy(

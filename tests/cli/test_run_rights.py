@@ -19,15 +19,15 @@ from run_records import (
     put_value,
     tandem,
 )
-from test_people_commands import asked, become, enforcing, front, own_fleet, wanted
+from test_people_commands import asked, become, front, own_fleet, wanted
 
 from tandem.declarations import names
 from tandem.run.round_records import VERDICT_TEXT
 from tandem.run.run_keys import results_prefix
 
-__all__ = ["become", "enforcing", "front", "own_fleet"]
+__all__ = ["become", "front", "own_fleet"]
 
-pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("people")]
+pytestmark = pytest.mark.endpoint
 COMMANDS = {
     "runs": "runs",
     f"runs show {RUN}": "runs show",

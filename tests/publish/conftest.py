@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from artifact_fixtures import aws, clients, endpoint, front, impatient, proxy
+from artifact_fixtures import aws, clients, front, impatient, proxy
 from published_run import PublishedRun
 
-__all__ = ["aws", "clients", "endpoint", "front", "impatient", "proxy"]
+__all__ = ["aws", "clients", "front", "impatient", "proxy"]
 
 
 @pytest.fixture
