@@ -22,7 +22,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from tandem.bench.figures.knee_turns import read_knee_history
 from tandem.bench.figures.request_table import RequestTable
@@ -355,7 +355,7 @@ def _estimate_range(log_value: float, values: NDArray[np.float64]) -> KneeRange:
     """Return an estimate with the interval of its pseudo-values."""
     if not len(values):
         return KneeRange(value=math.exp(log_value))
-    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)
+    quantile = special.stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)
     half = float(quantile * values.std(ddof=1) / math.sqrt(len(values)))
     return KneeRange(
         value=math.exp(log_value), low=math.exp(log_value - half), high=math.exp(log_value + half)
