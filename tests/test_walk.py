@@ -49,13 +49,13 @@ STOP_STEPS = list_steps("A line of YAML, from its file to a stop")
 def record_calls(steps: list[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
     """Record the calls of these functions in every thread, in their order."""
     calls: list[tuple[str, str]] = []
+    step_of_code = {(str(ROOT / file), name): (file, name) for file, name in steps}
 
     def note_call(frame: FrameType, event: str, _argument: object) -> None:
-        file = frame.f_code.co_filename
-        if event == "call" and file.startswith(str(ROOT)):
-            call = (str(Path(file).relative_to(ROOT)), frame.f_code.co_name)
-            if call in steps:
-                calls.append(call)
+        if event == "call":
+            step = step_of_code.get((frame.f_code.co_filename, frame.f_code.co_name))
+            if step:
+                calls.append(step)
 
     threading.setprofile(note_call)
     sys.setprofile(note_call)
@@ -75,7 +75,7 @@ def find_missing_step(calls: list[tuple[str, str]], steps: list[tuple[str, str]]
     return ""
 
 
-def measure_and_judge(folder: Path) -> None:
+def measure_and_judge(folder: Path, whole_run: Path) -> None:
     settings = SimulatorSettings(
         model=MODEL, step_ms=(0.4,), prefill_base_ms=2.0, prefill_ms_per_token=0.0
     )
@@ -89,10 +89,8 @@ def measure_and_judge(folder: Path) -> None:
             rounds=1,
             control_rounds=0,
         )
-        measure_servers(options, folder / "short")
+        measure_servers(options, folder)
 
-    # a run that a busy machine cannot make void
-    whole_run = example_verdict.run(folder / "whole", classes={"chat": 2.0})
     judge_run(read_request_table(whole_run))
 
 
@@ -123,8 +121,11 @@ def let_lease_idle() -> World:
 
 
 def test_a_request_takes_the_steps_of_its_walk(tmp_path):
+    # what is judged is a run that a busy machine cannot make void
+    whole_run = example_verdict.run(tmp_path / "whole", classes={"chat": 2.0})
+
     with record_calls(REQUEST_STEPS) as calls:
-        measure_and_judge(tmp_path)
+        measure_and_judge(tmp_path / "short", whole_run)
 
     assert find_missing_step(calls, REQUEST_STEPS) == ""
 

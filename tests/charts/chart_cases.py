@@ -101,7 +101,10 @@ def find_pod(body: dict[str, Any]) -> dict[str, Any]:
 def read_objects(environment: str, path: str) -> list[dict[str, Any]]:
     """Return the objects of a file below an environment's folder; none where there is no such
     file."""
-    text = read_files()[environment].get(f"{environment}/{path}", "")
+    return parse_objects(read_files()[environment].get(f"{environment}/{path}", ""))
+
+
+def parse_objects(text: str) -> list[dict[str, Any]]:
     return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
 
 

@@ -65,7 +65,6 @@ def test_rbac_allows_exactly_the_page(environment, kind):
     assert rights_by_rbac(environment, kind) == rights_on_the_page(kind)
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize("kind", CLUSTER_KINDS)
-def test_people_change_nothing(environment, kind):
-    assert {verb for _, verb, _, _ in rights_by_rbac(environment, kind)} == {"get", "list", "watch"}
+def test_people_change_nothing(kind):
+    assert {verb for _, verb, _, _ in rights_on_the_page(kind)} == {"get", "list", "watch"}

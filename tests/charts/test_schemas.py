@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 from typing import Any
@@ -23,7 +24,20 @@ def gitops_errors(bodies: list[dict[str, Any]]) -> list[list[str]]:
     return json.loads(done.stdout)
 
 
+@pytest.fixture(scope="module")
+def quick_schemas():
+    """Let each schema be read once, not once an object: its definitions are megabytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            kubernetes_validate.utils,
+            "schema_contents",
+            functools.cache(kubernetes_validate.utils.schema_contents),
+        )
+        yield
+
+
 @pytest.mark.parametrize("environment", DECLARED)
+@pytest.mark.usefixtures("quick_schemas")
 def test_core_objects_pass_the_strict_schemas_of_their_minor(environment):
     hosted_experiments = DECLARED[environment].experiments
     bodies = [

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from chart_cases import ENVIRONMENTS, GITOPS, render_tree
+from chart_cases import ENVIRONMENTS, GITOPS, parse_objects, render_tree
 from committed import ROOT
 
 from charts import tree
@@ -99,7 +98,7 @@ def read_folders(environment: str) -> dict[str, list[dict[str, Any]]]:
     folders: dict[str, list[dict[str, Any]]] = {}
     for path, text in render_tree(environment).items():
         if path.name != "kustomization.yaml" and "gitops" not in path.parts:
-            folders.setdefault(path.parts[1], []).extend(yaml.safe_load_all(text))
+            folders.setdefault(path.parts[1], []).extend(parse_objects(text))
     return folders
 
 
@@ -127,7 +126,7 @@ def built(kubectl: Path, folder: Path) -> list[dict[str, Any]]:
         [str(kubectl), "kustomize", str(folder)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return list(yaml.safe_load_all(done.stdout))
+    return parse_objects(done.stdout)
 
 
 def identity(body: dict[str, Any]) -> tuple[str, str, str]:
@@ -144,7 +143,7 @@ def test_kubectl_builds_every_object_below_a_kustomization_unchanged(
     expected = {True: [], False: []}
     for path, text in render_tree(environment).items():
         if path.name != "kustomization.yaml":
-            expected["gitops" in path.parts] += yaml.safe_load_all(text)
+            expected["gitops" in path.parts] += parse_objects(text)
 
     assert sorted(built(kubectl, tmp_path / environment), key=identity) == sorted(
         expected[False], key=identity

@@ -136,7 +136,7 @@ def wait(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     while not true():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < ends
-        time.sleep(0.005)
+        time.sleep(0.02)
 
 
 def records(folder: Path) -> list[dict[str, Any]]:

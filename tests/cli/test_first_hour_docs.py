@@ -96,7 +96,7 @@ def test_nothing_is_recommended_before_anything_is_measured(capsys):
     assert run_command(words, capsys).startswith("No recommendation")
 
 
-@pytest.mark.usefixtures("project")
+@pytest.mark.usefixtures("project", "no_page")
 def test_two_servers_at_hand_give_a_verdict_and_an_acceptance(urls, capsys):
     measure = find_command("tandem", "bench", "run")
     measure[measure.index("--baseline") + 1] = urls[0]

@@ -111,7 +111,7 @@ def freeze_objects(trees: Mapping[str, Mapping[Path, str]]) -> Golden:
             if path.name == "kustomization.yaml":
                 continue
             folder = path.parent.relative_to(name)
-            for body in yaml.safe_load_all(text):
+            for body in yaml.load_all(text, Loader=yaml.CSafeLoader):
                 metadata = body["metadata"]
                 identity = (
                     f"{folder} {body['kind']} {metadata.get('namespace', '')}/{metadata['name']}"

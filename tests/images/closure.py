@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from tandem.declarations.project_image import ROOT
@@ -11,9 +12,14 @@ from tandem.declarations.project_image import ROOT
 OURS = "tandem"
 
 
-def imported(path: Path) -> Iterator[str]:
-    """Yield every dotted name that a module imports anywhere, but for those that only a type
+@cache
+def imported(path: Path) -> frozenset[str]:
+    """Return every dotted name that a module imports anywhere, but for those that only a type
     checker reads, and for relative ones, which the endpoint's additions alone have."""
+    return frozenset(find_imports(path))
+
+
+def find_imports(path: Path) -> Iterator[str]:
     waiting = [ast.parse(path.read_text())]
     while waiting:
         node = waiting.pop()

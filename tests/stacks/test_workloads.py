@@ -53,7 +53,7 @@ def rendered() -> dict[tuple[str, str], list[dict[str, Any]]]:
         environment("post-us-east-2"), hosted(environment("post-us-east-2")), inputs().catalogue
     )
     return {
-        (path.parts[1], path.parts[-2]): list(yaml.safe_load_all(text))
+        (path.parts[1], path.parts[-2]): list(yaml.load_all(text, Loader=yaml.CSafeLoader))
         for path, text in tree.items()
         if path.name == f"{path.parts[-2]}.yaml"
     }
