@@ -35,9 +35,10 @@ EXPERIMENT = "post"
 
 
 def list_steps(heading: str) -> list[tuple[str, str]]:
-    """Return file and function of each step of a walk."""
+    """Return path and function of each step of a walk."""
     section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    return re.findall(r"^\| `([\w/]+\.py):(\w+)` \|", section, re.MULTILINE)
+    steps = re.findall(r"^\| `([\w/]+\.py):(\w+)` \|", section, re.MULTILINE)
+    return [(str(ROOT / file), function) for file, function in steps]
 
 
 REQUEST_STEPS = list_steps("A request, from its prompt to a sentence")
@@ -49,13 +50,11 @@ STOP_STEPS = list_steps("A line of YAML, from its file to a stop")
 def record_calls(steps: list[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
     """Record the calls of these functions in every thread, in their order."""
     calls: list[tuple[str, str]] = []
-    step_of_code = {(str(ROOT / file), name): (file, name) for file, name in steps}
 
     def note_call(frame: FrameType, event: str, _argument: object) -> None:
-        if event == "call":
-            step = step_of_code.get((frame.f_code.co_filename, frame.f_code.co_name))
-            if step:
-                calls.append(step)
+        call = (frame.f_code.co_filename, frame.f_code.co_name)
+        if event == "call" and call in steps:
+            calls.append(call)
 
     threading.setprofile(note_call)
     sys.setprofile(note_call)

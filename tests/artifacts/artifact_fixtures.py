@@ -19,7 +19,6 @@ from tandem.artifacts.__main__ import main
 from tandem.artifacts.store import ObjectStore, open_store
 
 ROOT = Path(__file__).resolve().parents[2]
-ACCOUNT = local_endpoint.ACCOUNT
 endpoint = local_endpoint.endpoint  # for modules that take their fixtures from here
 
 

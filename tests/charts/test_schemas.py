@@ -5,10 +5,10 @@ import json
 import subprocess
 from typing import Any
 
-import kubernetes_validate
 import pytest
 from chart_cases import DECLARED, controller, node_program, objects, people, runner
 from committed import ROOT
+from kubernetes_validate import utils
 
 
 def gitops_errors(bodies: list[dict[str, Any]]) -> list[list[str]]:
@@ -24,27 +24,16 @@ def gitops_errors(bodies: list[dict[str, Any]]) -> list[list[str]]:
     return json.loads(done.stdout)
 
 
-@pytest.fixture(scope="module")
-def quick_schemas():
-    """Let each schema be read once, not once an object: its definitions are megabytes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            kubernetes_validate.utils,
-            "schema_contents",
-            functools.cache(kubernetes_validate.utils.schema_contents),
-        )
-        yield
-
-
 @pytest.mark.parametrize("environment", DECLARED)
-@pytest.mark.usefixtures("quick_schemas")
-def test_core_objects_pass_the_strict_schemas_of_their_minor(environment):
+def test_core_objects_pass_the_strict_schemas_of_their_minor(environment, monkeypatch):
+    # once, not once an object: the definitions of a minor are megabytes
+    monkeypatch.setattr(utils, "schema_contents", functools.cache(utils.schema_contents))
     hosted_experiments = DECLARED[environment].experiments
     bodies = [
         body for experiment in hosted_experiments for body in objects(environment, experiment)
     ]
     for body in [*bodies, *people(), *runner(environment)]:
-        kubernetes_validate.validate(body, DECLARED[environment].cluster.kubernetes, strict=True)
+        utils.validate(body, DECLARED[environment].cluster.kubernetes, strict=True)
 
 
 @pytest.mark.parametrize(

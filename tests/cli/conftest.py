@@ -50,7 +50,9 @@ def fleet(bare_fleet):
 def enforcing_account(enforcing):
     """The endpoint where policies bind, with the role of the schedules; instances come and go at
     once."""
-    enforcing.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05))
+    enforcing.set_fleet(
+        knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, retry_delay_s=0.05)
+    )
     enforcing.client("iam").create_role(
         RoleName=ROLE.rpartition("/")[2], AssumeRolePolicyDocument="{}"
     )

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import boto3
 import pytest
-from artifact_fixtures import ACCOUNT, variables
+from artifact_fixtures import variables
 from bucket_specs import folders
+from local_endpoint import ACCOUNT
 
 from tandem.cli.program import main
 from tandem.ops.doctor.context import RegistryError

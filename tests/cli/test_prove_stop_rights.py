@@ -10,15 +10,12 @@ import pytest
 from doubles.aws_principal import create_principal
 from fleet_world import Fleet, write_environment
 
-from rehearsal.aws import fleet_behavior as knobs
-from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.declarations import names
 from tandem.ops.doctor import stop_proof
 from tandem.ops.people.policies import build_command_policy
 
 pytestmark = pytest.mark.proof
 
-ACCOUNT = "111122223333"
 TRUST = {
     "Effect": "Allow",
     "Principal": {"Service": "scheduler.amazonaws.com"},
@@ -26,18 +23,8 @@ TRUST = {
 }
 
 
-@pytest.fixture(scope="module")
-def enforcing():
-    with AwsEndpoint(account=ACCOUNT, region="us-east-2", enforces_policies=True) as running:
-        running.client("iam").create_role(RoleName="any", AssumeRolePolicyDocument="{}")
-        running.set_fleet(
-            knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, retry_delay_s=0.05)
-        )
-        yield running
-
-
 @pytest.fixture
-def proven(enforcing, specs, tmp_path, monkeypatch):
+def proven(enforcing_account, specs, tmp_path, monkeypatch):
     """Deploy, give the schedules' role this trust and these rights, and prove it as somebody; the
     exit code."""
     for name, value in {
@@ -46,7 +33,7 @@ def proven(enforcing, specs, tmp_path, monkeypatch):
         "POLL_INTERVAL_S": 0.05,
     }.items():
         monkeypatch.setattr(stop_proof, name, value)
-    fleet = Fleet(endpoint=enforcing, specs=specs, name=write_environment(specs))
+    fleet = Fleet(endpoint=enforcing_account, specs=specs, name=write_environment(specs))
     fleet.deploy()
 
     def act(*statements: Any, trust: Any = TRUST, without: str = "") -> tuple[int, Fleet]:
@@ -60,9 +47,12 @@ def proven(enforcing, specs, tmp_path, monkeypatch):
             "Statement"
         ]
         who = create_principal(
-            enforcing, *(right for right in rights if without not in right["Action"])
+            enforcing_account, *(right for right in rights if without not in right["Action"])
         )
-        for name, value in {**enforcing.client_environment(tmp_path), **who.environment()}.items():
+        for name, value in {
+            **enforcing_account.client_environment(tmp_path),
+            **who.environment(),
+        }.items():
             monkeypatch.setenv(name, value)
         return fleet.tandem("doctor", "--prove-stop"), fleet
 

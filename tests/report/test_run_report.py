@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from measured import arm, failed, record, write_run
@@ -39,16 +39,18 @@ def test_the_exit_code_says_what_is_missing(tmp_path, records, planned, code):
     assert report_run(folder, None).exit_code == code
 
 
-@dataclass(frozen=True, kw_only=True)
-class Results:
-    """What a report of a run of two servers, whose texts differ, prints and writes."""
+class Results(NamedTuple):
+    """What a report of a run of two servers, whose texts differ, prints and writes.
+
+    Args:
+        lines: on a terminal.
+        files: texts by name.
+        whole: all of it, with the details that a terminal shows on request.
+    """
 
     lines: list[str]
-    details: list[str]
     files: dict[str, str]
-
-    def holds(self, text: str) -> bool:
-        return any(text in part for part in [*self.details, *self.files.values()])
+    whole: str
 
 
 def report_texts(folder: Path, suite: SuiteEntry, *, show_prompts: bool) -> Results:
@@ -68,11 +70,9 @@ def report_texts(folder: Path, suite: SuiteEntry, *, show_prompts: bool) -> Resu
         show_prompts=show_prompts,
     )
     report = report_run(folder, DEFAULT_OPTIONS)
-    return Results(
-        lines=list(report.format_lines()),
-        details=list(report.format_lines(verbose=True)),
-        files={name: (folder / name).read_text() for name in FILES},
-    )
+    files = {name: (folder / name).read_text() for name in FILES}
+    whole = "".join([*report.format_lines(verbose=True), *files.values()])
+    return Results(lines=list(report.format_lines()), files=files, whole=whole)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def hidden(tmp_path_factory):
 
 
 def test_texts_of_own_prompts_are_hidden_unless_the_run_says_so(hidden):
-    assert not any(hidden.holds(text) for text in TEXTS)
+    assert not any(text in hidden.whole for text in TEXTS)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_texts_of_own_prompts_are_hidden_unless_the_run_says_so(hidden):
 def test_texts_that_may_be_shown_are_shown(tmp_path, suite, show_prompts):
     results = report_texts(tmp_path, suite, show_prompts=show_prompts)
 
-    assert all(results.holds(text) for text in TEXTS)
+    assert all(text in results.whole for text in TEXTS)
 
 
 def test_a_report_says_why_it_shows_no_texts(hidden):
