@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from measured import arm, failed, record, write_run
 
-from tandem.bench.records.manifest import PlanTotals, SuiteEntry
+from tandem.bench.records.manifest import PlanTotals, RunEnd, SuiteEntry
 from tandem.errors import ExitCode
 from tandem.judge.verdict import DEFAULT_OPTIONS
 from tandem.report.run_report import report_run
@@ -39,16 +39,28 @@ def test_the_exit_code_says_what_is_missing(tmp_path, records, planned, code):
     assert report_run(folder, None).exit_code == code
 
 
+@pytest.mark.parametrize(
+    ("ended", "code"),
+    [(RunEnd(reason="duration", utc=""), ExitCode.DONE), (None, ExitCode.STALE)],
+)
+def test_a_cut_request_counts_unless_the_run_ended(tmp_path, ended, code):
+    records = [record(), failed(error="interrupted")]
+    folder = write_run(tmp_path, records, plan=PlanTotals(requests=2), ended=ended)
+    assert report_run(folder, None).exit_code == code
+
+
 class Results(NamedTuple):
     """What a report of a run of two servers, whose texts differ, prints and writes.
 
     Args:
         lines: on a terminal.
+        details: on a terminal, if it is verbose.
         files: texts by name.
-        whole: all of it, with the details that a terminal shows on request.
+        whole: details and files.
     """
 
     lines: list[str]
+    details: list[str]
     files: dict[str, str]
     whole: str
 
@@ -71,8 +83,13 @@ def report_texts(folder: Path, suite: SuiteEntry, *, show_prompts: bool) -> Resu
     )
     report = report_run(folder, DEFAULT_OPTIONS)
     files = {name: (folder / name).read_text() for name in FILES}
-    whole = "".join([*report.format_lines(verbose=True), *files.values()])
-    return Results(lines=list(report.format_lines()), files=files, whole=whole)
+    details = list(report.format_lines(verbose=True))
+    return Results(
+        lines=list(report.format_lines()),
+        details=details,
+        files=files,
+        whole="".join([*details, *files.values()]),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +123,7 @@ def test_results_name_a_file_of_prompts_and_its_digest(hidden, name):
 
 def test_a_terminal_names_a_file_of_prompts_and_its_digest(hidden):
     assert any(OWN_FILE.name in line and DIGEST in line for line in hidden.lines)
+
+
+def test_a_terminal_shows_all_only_if_verbose(hidden):
+    assert len(hidden.lines) < len(hidden.details)
