@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from compiled import KEY as TINY
 from compiled import write_artifact
-from stored_sets import keys, put_set
+from stored_sets import keys
 
 from tandem.artifacts.artifact_import import import_artifact
 from tandem.artifacts.lease import LeaseConflictError, hold_lease
@@ -36,12 +36,6 @@ def test_the_manifest_says_that_it_was_adopted_and_is_unproven(store, folder):
         manifest.folder,
     )
     assert "compiled elsewhere" in manifest.made["unproven"][0]
-
-
-def test_what_is_there_already_is_left_alone(store, folder):
-    there = put_set(store, KEY.prefix, "run", KEY.as_fields())
-    before = keys(store)
-    assert (import_artifact(store, folder, KEY), keys(store)) == ((there, False), before)
 
 
 def test_artifact_of_another_key_is_refused_by_its_field(store, folder):

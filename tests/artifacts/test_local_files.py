@@ -28,8 +28,9 @@ def test_every_file_is_found_with_its_size_and_sha256(tmp_path):
 def test_a_symbolic_link_is_refused_by_name(tmp_path, target):
     (tmp_path / "a").write_bytes(b"")
     (tmp_path / "link").symlink_to(target)
-    with pytest.raises(InputError, match=f"{tmp_path}/link: it is a symbolic link"):
+    with pytest.raises(InputError, match=f"{tmp_path}/link: it is a symbolic link") as caught:
         list_files(tmp_path)
+    assert "cp -rL" in caught.value.change
 
 
 def test_a_pipe_is_refused_by_name(tmp_path):

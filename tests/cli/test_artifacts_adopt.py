@@ -88,11 +88,6 @@ def test_what_is_there_is_left_alone_and_said(run, need, store):
     )
 
 
-def test_an_artifact_of_another_variant_is_refused(run, store):
-    code, _, err = run(variant="post/qwen-sd-vllm")
-    assert (code, "neuron_config.json" in err, keys(store)) == (1, True, set())
-
-
 def test_an_unknown_variant_gives_2_and_names_the_nearest(run):
     code, _, err = run(variant="post/qwen-vlm")
     assert (code, "post/qwen-vllm" in err) == (2, True)
