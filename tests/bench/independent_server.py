@@ -2,9 +2,9 @@
 of ours, no aiohttp.
 
 What it sends and when is a schedule, given for all requests on the command line and for one request
-in its prompt, as a line `#schedule {...}`. It logs the monotonic time of every write, of the
-connection's accept and of the moment the request had been read: a truth that shares no code with
-the twin or with what measures.
+in its prompt, as a line `#schedule {...}`. It logs the monotonic time of every write and
+of the moment the request had been read: a truth that shares no code with the twin or with what
+measures.
 
     python tests/bench/independent_server.py --port 8123 --log truth.jsonl --ttft-ms 200 --step-ms
     45 --bursts 1,8
@@ -91,7 +91,6 @@ class Connection:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    connected_s: float
     header: str = ""  # of every answer
     number: int = 0
     chunked: bool = False
@@ -111,7 +110,6 @@ class Connection:
             f"HTTP/1.1 {status}\r\nContent-Type:"
             f" {content_type}\r\n{chunked}{self.header}{extra}\r\n"
         )
-        self.truth["headers_s"] = time.monotonic()
         self.writer.write(head.encode())
         await self.writer.drain()
         self.chunked = True
@@ -297,7 +295,7 @@ class Server:
         simulated_value = self.default.simulated
         header = "" if self.name is None else f"Server: {self.name}\r\n"
         header += "" if simulated_value is None else f"X-Tandem-Simulated: {simulated_value}\r\n"
-        connection = Connection(reader, writer, time.monotonic(), header)
+        connection = Connection(reader, writer, header)
         self.accepted += 1
         task = asyncio.current_task()
         assert task is not None
@@ -329,7 +327,6 @@ class Server:
             "method": method,
             "path": path,
             "on_connection": connection.number,
-            "connected_s": connection.connected_s,
             "accepted_s": time.monotonic(),
             "writes": [],
             "bursts": [],

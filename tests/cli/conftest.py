@@ -7,8 +7,9 @@ from datetime import timedelta
 
 import pytest
 from artifact_fixtures import aws, bucket, clients, front, proxy, proxy_store, store
-from bench_cli import however_busy, without_page
+from bench_cli import Pair, however_busy, without_page
 from fleet_world import ROLE, Fleet, write_environment
+from independent_server import Schedule
 
 from rehearsal.aws import fleet_behavior as knobs
 
@@ -78,3 +79,11 @@ def busy():
     """Void no run of this test because of the tests beside it."""
     with however_busy():
         yield
+
+
+@pytest.fixture(scope="module")
+def servers():
+    """Two servers that answer as fast as they can."""
+    pair = Pair(Schedule(ttft_ms=1, step_ms=1, tokens=4))
+    yield pair
+    pair.end()

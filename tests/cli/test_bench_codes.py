@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from bench_cli import Pair, Schedule, however_busy, records, without_page
+from bench_cli import however_busy, records, without_page
 
 from tandem.cli.program import main
 
@@ -19,16 +19,11 @@ NO_USAGE = '#schedule {"fault": "no_usage"}'
 
 
 @pytest.fixture(scope="module")
-def pair():
-    servers = Pair(Schedule(ttft_ms=5, step_ms=1, tokens=4))
-    yield servers
-    servers.end()
-
-
-@pytest.fixture(scope="module")
-def finished(pair, tmp_path_factory):
+def finished(servers, tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
-    flags = pair.flags(folder, {"code": ["a", "b"]}, "--placement", "a=first-half", "b=second-half")
+    flags = servers.flags(
+        folder, {"code": ["a", "b"]}, "--placement", "a=first-half", "b=second-half"
+    )
     with without_page(), however_busy():
         assert main([*flags, "--out", str(folder / "out")]) == 0
     return folder / "out"
@@ -45,21 +40,21 @@ def finished(pair, tmp_path_factory):
     ],
     ids=["all", "some", "endless", "a class without data", "no usage"],
 )
-def test_a_run_ends_with_what_became_of_its_requests(pair, tmp_path, prompts, code):
-    flags = pair.flags(tmp_path, prompts, "--max-tokens", "8")
+def test_a_run_ends_with_what_became_of_its_requests(servers, tmp_path, prompts, code):
+    flags = servers.flags(tmp_path, prompts, "--max-tokens", "8")
     assert main([*flags, "--out", str(tmp_path / "out")]) == code
     assert len(records(tmp_path / "out")) == 2 * sum(map(len, prompts.values()))
 
 
-def test_standard_output_has_the_verdict_alone(pair, tmp_path, capsys):
-    main([*pair.flags(tmp_path, {"code": ["a"]}), "--out", str(tmp_path / "out")])
+def test_standard_output_has_the_verdict_alone(servers, tmp_path, capsys):
+    main([*servers.flags(tmp_path, {"code": ["a"]}), "--out", str(tmp_path / "out")])
     table, err = capsys.readouterr()
     assert table.startswith("b against a: NO EVIDENCE\n")
     assert err.startswith("plan: a, b; classes: 1, prompts: 1, concurrency 2\n  rounds: 1, ")
 
 
-def test_with_json_standard_output_is_the_verdict(pair, tmp_path, capsys):
-    main([*pair.flags(tmp_path, {"code": ["a"]}, "--json"), "--out", str(tmp_path / "out")])
+def test_with_json_standard_output_is_the_verdict(servers, tmp_path, capsys):
+    main([*servers.flags(tmp_path, {"code": ["a"]}, "--json"), "--out", str(tmp_path / "out")])
     verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
     assert json.loads(capsys.readouterr().out) == verdict | {"exit_code": 0}
 

@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import time
-import uuid
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -17,7 +16,7 @@ from bucket_specs import ENV, folders, write_environment
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from measured import arm, record, write_run
 from planned import suite_file
-from published_run import read_statistic
+from published_run import make_results_bucket, read_statistic
 
 from tandem.bench.records import manifest
 from tandem.cli import publish as publish_command
@@ -30,13 +29,8 @@ APART = f"Tandem/Simulated/{ENV}"
 
 @pytest.fixture
 def bucket(endpoint, clients):
-    """A bucket at an endpoint without values: those of another run in the same minute would be of
-    the same series."""
-    endpoint.reset()
-    name = f"results-{uuid.uuid4().hex[:10]}"
-    where = {"LocationConstraint": endpoint.region}
-    clients[endpoint.url].create_bucket(Bucket=name, CreateBucketConfiguration=where)
-    return name
+    """A bucket at an endpoint without values."""
+    return make_results_bucket(endpoint, clients)
 
 
 @pytest.fixture
@@ -46,13 +40,6 @@ def world(specs, bucket, aws, endpoint, proxy, monkeypatch):  # noqa: ARG001 - t
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.setenv(name, proxy.url)
     return specs
-
-
-@pytest.fixture(scope="module")
-def pair():
-    servers = Pair(Schedule(ttft_ms=5, step_ms=1, tokens=4))
-    yield servers
-    servers.end()
 
 
 @pytest.fixture(scope="module")
@@ -204,9 +191,9 @@ def test_a_folder_that_another_process_holds_gives_3(world, tmp_path, capsys):
     assert "a run is writing to it, or another process publishes it" in capsys.readouterr().err
 
 
-def run(world, pair, folder, class_, *flags):
-    """Measure the pair under the names of the experiment's variants."""
-    urls = [f"http://127.0.0.1:{server.port}" for server in pair.servers]
+def run(world, servers, folder, class_, *flags):
+    """Measure the servers under the names of the experiment's variants."""
+    urls = [f"http://127.0.0.1:{server.port}" for server in servers.servers]
     folder.mkdir(exist_ok=True)
     suite = suite_file(folder, {class_: ["say one", "say two"]})
     return main(
@@ -238,8 +225,8 @@ def run(world, pair, folder, class_, *flags):
 PUBLISH = ("--publish", ENV, "--experiment", "post")
 
 
-def test_a_run_publishes_its_rounds_and_files(world, pair, tmp_path, endpoint, bucket):
-    assert run(world, pair, tmp_path / "a", "running", *PUBLISH) == 0
+def test_a_run_publishes_its_rounds_and_files(world, servers, tmp_path, endpoint, bucket):
+    assert run(world, servers, tmp_path / "a", "running", *PUBLISH) == 0
 
     assert read_arms(endpoint, "requests", "running", "2") == [2, 2]
     assert read_arms(endpoint, "ttft_ms", "running", "2") == read_arms(
@@ -256,11 +243,11 @@ def test_a_run_publishes_its_rounds_and_files(world, pair, tmp_path, endpoint, b
     assert read_arms(endpoint, "unpublished_rounds", "all", "all", statistic="Maximum") == [0, 0]
 
 
-def test_an_unpublished_run_is_whole_and_gives_3(world, pair, tmp_path, endpoint, proxy, capsys):
+def test_an_unpublished_run_is_whole_and_gives_3(world, servers, tmp_path, endpoint, proxy, capsys):
     proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="PutMetricData"))
     folder = tmp_path / "a" / "out"
 
-    assert run(world, pair, folder.parent, "failing", *PUBLISH) == 3
+    assert run(world, servers, folder.parent, "failing", *PUBLISH) == 3
 
     assert manifest.read_manifest(folder).ended.reason == "done"
     assert "not all of the run is published" in capsys.readouterr().err
@@ -291,17 +278,17 @@ def test_an_unfinished_publish_gives_3_and_earlier_losses(tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize(
-    ("servers", "flags", "problem"),
+    ("pair", "flags", "problem"),
     [
-        ("pair", ("--publish",), "no environment is named"),
+        ("servers", ("--publish",), "no environment is named"),
         ("simulators", PUBLISH, "an arm of this run is a simulated server"),
         ("simulators", ("--simulated",), "--simulated without --publish"),
     ],
 )
 def test_an_unpublishable_run_is_refused_before_it_is_measured(
-    world, request, tmp_path, capsys, servers, flags, problem
+    world, request, tmp_path, capsys, pair, flags, problem
 ):
-    assert run(world, request.getfixturevalue(servers), tmp_path / "a", "chat", *flags) == 2
+    assert run(world, request.getfixturevalue(pair), tmp_path / "a", "chat", *flags) == 2
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "a" / "out").exists()
 

@@ -45,11 +45,11 @@ def flags(pair, tmp_path):
     return pair.flags(tmp_path, TEXTS)
 
 
-def killed(flags, out, *more, after=8):
+def killed(flags, out, *more):
     """Kill a run once it has recorded so many requests more."""
     count = len(records(out))
     process = start([*flags, *more])
-    wait(lambda: len(records(out)) >= count + after, process)
+    wait(lambda: len(records(out)) >= count + 8, process)
     process.kill()
     process.communicate()
     return [record["request_id"] for record in records(out)]
@@ -120,12 +120,18 @@ def test_an_interrupted_run_gives_130_and_says_how_to_resume(flags, tmp_path, nu
     assert "concurrency 2" in table
 
 
-def test_a_second_signal_ends_the_process_at_once(pair, tmp_path):
+@pytest.fixture
+def waiting_process(pair, tmp_path):
+    """A run whose measured requests wait for servers that are slow to answer."""
     pair.forget()
     flags = pair.flags(tmp_path, {"code": ['#schedule {"ttft_ms": 20000}']})
-    out = tmp_path / "out"
-    process = start([*flags, "--out", str(out)])
+    process = start([*flags, "--out", str(tmp_path / "out")])
     wait(lambda: any(not identity.startswith("probe-") for identity in pair.asked()), process)
+    return process
+
+
+def test_a_second_signal_ends_the_process_at_once(waiting_process):
+    process = waiting_process
     process.send_signal(signal.SIGINT)
     assert "stopping" in next(line for line in process.stderr if "stopping" in line)
     process.send_signal(signal.SIGINT)
@@ -134,12 +140,8 @@ def test_a_second_signal_ends_the_process_at_once(pair, tmp_path):
     assert (process.returncode, "ended at once" in err) == (130, True)
 
 
-def test_signals_end_a_run_whose_reader_is_gone(pair, tmp_path):
-    pair.forget()
-    flags = pair.flags(tmp_path, {"code": ['#schedule {"ttft_ms": 20000}']})
-    out = tmp_path / "out"
-    process = start([*flags, "--out", str(out)])
-    wait(lambda: any(not identity.startswith("probe-") for identity in pair.asked()), process)
+def test_signals_end_a_run_whose_reader_is_gone(waiting_process, tmp_path):
+    process = waiting_process
     process.stdout.close()
     process.stderr.close()
     for _ in range(2):
@@ -148,7 +150,7 @@ def test_signals_end_a_run_whose_reader_is_gone(pair, tmp_path):
 
     process.wait(timeout=GRACE_S - 1)
 
-    assert json.loads((out / "manifest.json").read_text())["ended"] is None
+    assert json.loads((tmp_path / "out/manifest.json").read_text())["ended"] is None
 
 
 @pytest.fixture(scope="module")

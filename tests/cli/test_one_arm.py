@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from bench_cli import Pair
-from independent_server import MODEL, Schedule
+from independent_server import MODEL
 from planned import suite_file
 
 from tandem.cli.program import main
@@ -15,16 +14,9 @@ DROPS = '#schedule {"fault": "drop", "fault_at": 1}'
 SHORT = ("--concurrency", "2", "--warm-up", "0", "--rounds", "1")
 
 
-@pytest.fixture(scope="module")
-def servers():
-    pair = Pair(Schedule(ttft_ms=1, step_ms=1, tokens=4))
-    yield pair
-    pair.end()
-
-
-def measure(servers, folder, *flags: str) -> int:
+def measure(servers, folder, prompts: dict[str, list[str]], *flags: str) -> int:
     url = f"http://127.0.0.1:{servers.servers[0].port}"
-    suite = suite_file(folder, {"code": ["a", "b"], "chat": ["c"]})
+    suite = suite_file(folder, prompts)
     arm = ["--baseline", f"alone={url}", "--suite", str(suite)]
     return main(["bench", "run", *arm, *SHORT, *flags, "--out", str(folder / "out")])
 
@@ -32,7 +24,7 @@ def measure(servers, folder, *flags: str) -> int:
 @pytest.fixture(scope="module")
 def lone_run(servers, tmp_path_factory):
     folder = tmp_path_factory.mktemp("lone")
-    assert measure(servers, folder, "--ignore-eos") == 0
+    assert measure(servers, folder, {"code": ["a", "b"], "chat": ["c"]}, "--ignore-eos") == 0
     return folder / "out"
 
 
@@ -55,8 +47,5 @@ def test_the_report_of_one_server_has_every_figure(lone_run):
 
 
 def test_a_server_that_fails_every_request_gets_a_report_too(servers, tmp_path):
-    suite = suite_file(tmp_path, {"code": [DROPS, DROPS]})
-    url = f"http://127.0.0.1:{servers.servers[0].port}"
-    arm = ["--baseline", f"alone={url}", "--suite", str(suite), *SHORT]
-    assert main(["bench", "run", *arm, "--out", str(tmp_path / "out")]) == 3
+    assert measure(servers, tmp_path, {"code": [DROPS, DROPS]}) == 3
     assert "none succeeded" in (tmp_path / "out" / "report.html").read_text()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from bench_cli import Pair, without_page
+from bench_cli import without_page
 from independent_server import Schedule
 
 from tandem.cli.program import main
@@ -14,13 +14,6 @@ from tandem.cli.program import main
 KEY_A = "key-of-server-a-0001"
 KEY_B = "key-of-server-b-0002"
 LONG_KEY = "hf_QwErTyUiOpAsDfGhJkLzXcVbNm123456"
-
-
-@pytest.fixture(scope="module")
-def servers():
-    pair = Pair(Schedule(ttft_ms=1, step_ms=1, tokens=4))
-    yield pair
-    pair.end()
 
 
 @pytest.fixture(autouse=True)
@@ -129,19 +122,6 @@ def test_a_key_that_a_server_repeats_in_two_reads_is_hidden(servers, tmp_path, c
     first.default = second.default
     error = capsys.readouterr().err
     assert (code, KEY_A in error, "bad key [hidden]" in error) == (3, False, True)
-
-
-def test_a_key_that_a_server_repeats_in_two_events_is_hidden(servers, tmp_path):
-    first, second = servers.servers
-    events = (
-        f'data: {{"choices": [{{"delta": {{"content": "{text}"}}}}]}}\n\n'
-        for text in (KEY_A[:7], KEY_A[7:])
-    )
-    raw = tuple(event.encode().hex() for event in (*events, "data: [DONE]\n\n"))
-    first.default = Schedule(raw=raw)
-    measure(servers, tmp_path, "--api-key-env", "a=KEY_A")
-    first.default = second.default
-    assert b'"text":"[hidden]"' in (tmp_path / "out" / "records.jsonl").read_bytes()
 
 
 def test_each_server_gets_its_own_fields(servers, tmp_path):

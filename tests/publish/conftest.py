@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
 from artifact_fixtures import aws, clients, front, impatient, proxy
-from published_run import PublishedRun
+from published_run import PublishedRun, make_results_bucket
 
 __all__ = ["aws", "clients", "front", "impatient", "proxy"]
 
@@ -15,10 +13,7 @@ __all__ = ["aws", "clients", "front", "impatient", "proxy"]
 def run(endpoint, clients, proxy, tmp_path):
     """A folder, an environment and a bucket of its own, and the way to the endpoint through the
     fault proxy."""
-    endpoint.reset()  # it looks through all values at each request
-    name = f"results-{uuid.uuid4().hex[:10]}"
-    where = {"LocationConstraint": endpoint.region}
-    clients[endpoint.url].create_bucket(Bucket=name, CreateBucketConfiguration=where)
+    name = make_results_bucket(endpoint, clients)
     return PublishedRun(
         endpoint=endpoint, url=proxy.url, bucket=name, folder=tmp_path / "out"
     ).made()

@@ -39,6 +39,19 @@ def minute_now(back_s: float = 0.0) -> int:
     return int(time.time() - back_s) // 60 * 60
 
 
+def make_results_bucket(endpoint: AwsEndpoint, clients: dict[str, Any]) -> str:
+    """Make a bucket at an endpoint without values.
+
+    Those of another run in the same minute would be of the same series, and the endpoint looks
+    through all of them at each request.
+    """
+    endpoint.reset()
+    name = f"results-{uuid.uuid4().hex[:10]}"
+    where = {"LocationConstraint": endpoint.region}
+    clients[endpoint.url].create_bucket(Bucket=name, CreateBucketConfiguration=where)
+    return name
+
+
 @dataclass(kw_only=True)
 class PublishedRun:
     """One run on its way to the endpoint: rounds from a seed, in a folder and an environment of its

@@ -116,7 +116,6 @@ def test_every_figure_is_in_the_catalogue():
         ),
         ("tokens_without_chunks", {"chunks": chunks((0.1, "role"), (0.2, "end"))}),
         ("usage_above_max_tokens", {"max_tokens": 7}),
-        ("max_tokens_ignored", {"max_tokens": 3, "text": "four words of text"}),
         ("end_without_reason", {"finish_reason": None}),
     ],
 )

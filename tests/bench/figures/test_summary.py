@@ -197,10 +197,6 @@ def test_what_a_reader_must_know_is_noted(tmp_path, case):
 
 # records, changes of the manifest; n, median and mean of the throughput of `base`
 BUSY: dict[str, tuple[Records, tuple[int, float, float]]] = {
-    "overlapping, and after a pause": (
-        [at(100.0, 2.0), at(101.0, 2.0), at(500.0, 1.0)],
-        (1, 7.5, 7.5),
-    ),
     "beside turns of the other arm": (
         [at(100.0, 1.0, slot=0), at(101.0, 4.0, arm="spec", slot=1), at(109.0, 1.0, slot=3)],
         (2, 10.0, 10.0),
@@ -301,13 +297,8 @@ def test_acceptance_of_all_classes_is_the_ratio_over_all_turns(tmp_path, class_)
         ([SPEC], 7.0, "its usage counts too many"),
         ([SPEC], 8.0, ""),
         ([SPEC, record(arm="spec", completion_tokens=None)], 100.0, ""),
-        (
-            [record(), SPEC],
-            8.0,
-            "base: acceptance_length and target_steps_per_token are absent: no turn has its",
-        ),
     ],
-    ids=["another client", "too much usage", "alike", "an answer without usage", "no counters"],
+    ids=["another client", "too much usage", "alike", "an answer without usage"],
 )
 def test_counters_are_held_against_the_records(tmp_path, records, tokens, note):
     run_summary = summarized(

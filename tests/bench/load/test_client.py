@@ -178,7 +178,7 @@ def test_of_a_key_in_one_event_neither_ids_nor_logprobs_stay():
     reply = run(ask_once, schedule, access=ServerAccess(api_key=KEY))
     record = answer.parse_answer(reply, asking())
 
-    assert (record.error, record.text) == (None, "[hidden]")
+    assert (record.error, record.text, reply.access.api_key) == (None, "[hidden]", KEY)
     assert (record.token_ids, record.logprobs) == (None, JSON_NULL)
 
 

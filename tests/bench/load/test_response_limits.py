@@ -56,10 +56,8 @@ def get_page(server: PlainServer, path: str) -> ServerReply:
     return call_client(server, lambda client: client.get(path))
 
 
-def ask_server(server: PlainServer, max_tokens: int = 16) -> tuple[ServerReply, RequestRecord]:
-    reply = call_client(
-        server, lambda client: client.send_request(asking(max_tokens=max_tokens), LONG)
-    )
+def ask_server(server: PlainServer) -> tuple[ServerReply, RequestRecord]:
+    reply = call_client(server, lambda client: client.send_request(asking(), LONG))
     return reply, answer.parse_answer(reply, asking())
 
 

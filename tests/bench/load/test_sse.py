@@ -43,7 +43,6 @@ def split_events(*pieces: bytes) -> list[ServerEvent]:
         (b"data\n\ndata:\n\ndata: \n\n", []),
         (b"data: x\n", [b"x"]),
         (b"database: x\n\n", []),
-        (b"", []),
     ],
 )
 def test_a_stream_gives_the_events_of_the_standard(stream, events):
@@ -81,7 +80,6 @@ def test_an_event_ends_with_its_blank_line(stream, last):
     ("stream", "left", "foreign_line"),
     [
         (b"data: [DONE]\n", [ServerEvent(b"[DONE]")], None),
-        (b"data: x\n\n", [], None),
         (b"", [], None),
         (
             b"<!DOCTYPE html>\n<html>\n",

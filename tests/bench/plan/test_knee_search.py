@@ -29,13 +29,13 @@ def run_search(
     return counts
 
 
-def count_below(rate_per_s: float, turn: KneeTurn) -> KneeTurnCount:
-    """Every request is good up to a rate, and none above it."""
-    return KneeTurnCount(turn, 112, 112 if turn.rate_per_s <= rate_per_s else 0, 2.0)
+def count_below_5(turn: KneeTurn) -> KneeTurnCount:
+    """Every request is good up to 5 a second, and none above it."""
+    return KneeTurnCount(turn, 112, 112 if turn.rate_per_s <= 5.0 else 0, 2.0)
 
 
 def test_pilot_doubles_then_bisects_to_15_percent():
-    counts = run_search(("a",), lambda turn: count_below(5.0, turn))
+    counts = run_search(("a",), count_below_5)
 
     pilot_rates = [count.turn.rate_per_s for count in counts if count.turn.round == PILOT_ROUND]
     assert pilot_rates[:4] == [1.0, 2.0, 4.0, 8.0]
@@ -48,7 +48,7 @@ def test_pilot_doubles_then_bisects_to_15_percent():
 
 
 def test_arms_alternate_by_position():
-    counts = run_search(("a", "b"), lambda turn: count_below(5.0, turn))
+    counts = run_search(("a", "b"), count_below_5)
 
     order = "".join(count.turn.arm for count in counts if count.turn.round != PILOT_ROUND)
     assert len(order) == 2 * ROUNDS * len(RATE_FACTORS)
@@ -67,7 +67,7 @@ def test_turn_that_was_late_once_is_sent_again():
     late_rates: list[float] = []
 
     def count_turn(turn: KneeTurn) -> KneeTurnCount:
-        count = count_below(5.0, turn)
+        count = count_below_5(turn)
         is_late = turn.rate_per_s == 4.0 and not late_rates
         late_rates.extend([turn.rate_per_s] if is_late else [])
         return count._replace(is_late=is_late)

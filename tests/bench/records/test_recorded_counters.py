@@ -51,18 +51,3 @@ def test_acceptance_length_is_counted_over_steps_that_had_a_draft(change, bursts
     assert rates.values["acceptance_length"] == 8.0  # 1 + 28 / 4: every draft was accepted whole
     assert rates.values["target_steps_per_token"] == pytest.approx(7 / 34)
     assert max(bursts) == WINDOW + 1
-
-
-def test_flat_counters_give_tokens_a_step(change, bursts):
-    flat = CounterChange(
-        {
-            key: value
-            for key, value in change.counts.items()
-            if "draft" not in key and "accepted" not in key
-        }
-    )
-
-    rates = compute_rates(flat, speculating("ngram", WINDOW))
-
-    assert rates.is_indirect
-    assert rates.values["acceptance_length"] == (sum(bursts) - 1) / (len(bursts) - 1) == 5.5

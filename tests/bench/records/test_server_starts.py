@@ -55,7 +55,7 @@ def scrape(
 
 
 def measure_starts(
-    server_starts: Iterable[FakeServer], turns: int = 4, warm_up: int = 12
+    server_starts: Iterable[FakeServer], turns: int, warm_up: int = 12
 ) -> list[MetricsScrape]:
     """A process for each start of one server: a warm-up, and then turns with a scrape before and
     after."""
