@@ -56,6 +56,12 @@ SESSION_FOLDER = "TANDEM_TEST_FOLDER"
 LONG = {"bench-jobs", "endpoint", "run-life"}
 
 
+@pytest.fixture(scope="module")
+def proof_seed():
+    """The seed of a proof: of the environment, or another each time."""
+    return os.environ.get("TANDEM_PROOF_SEED") or str(random.SystemRandom().randrange(10**6))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Make a folder for what all processes of a session share; they get its path by a variable."""
     if hasattr(config, "workerinput"):

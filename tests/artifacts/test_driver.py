@@ -61,9 +61,6 @@ class Bench:
         """
         self.program.write_text(textwrap.dedent(head) + textwrap.dedent(code))
 
-    def archive(self):
-        return [str(self.driver), *self.arguments(), *self.compiler()]
-
     def command(self, *more, deadline_s=60):
         return [
             *BARE,
@@ -143,8 +140,12 @@ def alive(pid):
         return False
 
 
-def until(fact, seconds=20):
-    ends = time.monotonic() + seconds
+def run_command(command, **how):
+    return subprocess.run(command, capture_output=True, text=True, check=False, **how)
+
+
+def until(fact):
+    ends = time.monotonic() + 20
     while not fact():
         assert time.monotonic() < ends, "it never came"
         time.sleep(0.02)
@@ -152,9 +153,8 @@ def until(fact, seconds=20):
 
 def test_the_archive_compiles_in_an_interpreter_without_any_package(bench):
     bench.says(WRITE)
-    run = subprocess.run(
-        [*BARE, *bench.archive()], cwd="/", capture_output=True, text=True, check=False, env={}
-    )
+    command = [*BARE, str(bench.driver), *bench.arguments(), *bench.compiler()]
+    run = run_command(command, cwd="/", env={})
     assert (run.returncode, run.stderr, bench.outcome["result"]) == (0, "", "compiled")
 
 
@@ -164,14 +164,12 @@ def test_the_program_inherits_nothing_of_the_driver(bench):
         + WRITE
     )
     program = [INTERPRETER, "-u", str(bench.program)]
-    plain = subprocess.run(program, env={"GIVEN": "1"}, capture_output=True, check=False).returncode
+    plain = run_command(program, env={"GIVEN": "1"}).returncode
     alone = (bench.folder / "seen").read_text()
 
-    run = subprocess.run(
+    run = run_command(
         [*BARE, str(bench.driver), *bench.arguments(), *program],
         env={"GIVEN": "1"},
-        capture_output=True,
-        check=False,
     )
 
     assert plain != 0
@@ -481,13 +479,7 @@ sys.exit(attempts.main())
 def test_disk_without_room_for_the_outcome_is_cleaned_and_named(bench):
     bench.says(WRITE)
 
-    run = subprocess.run(
-        [*BARE, "-c", FULL, *bench.arguments(), *bench.compiler()],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = run_command([*BARE, "-c", FULL, *bench.arguments(), *bench.compiler()], cwd=ROOT)
 
     assert (run.returncode, bench.classes) == (3, ["disk full"])
     assert last(run.stdout)["event"] == "not compiled: disk full"
@@ -495,9 +487,7 @@ def test_disk_without_room_for_the_outcome_is_cleaned_and_named(bench):
 
 def test_a_program_that_is_not_there_is_bad_input(bench):
     options = [*BARE, *FROM_SOURCE, *bench.arguments()]
-    run = subprocess.run(
-        [*options, "inference_demo_that_is_not_there"], capture_output=True, text=True, check=False
-    )
+    run = run_command([*options, "inference_demo_that_is_not_there"])
     assert (run.returncode, bench.classes) == (2, ["bad arguments"])
     assert "inference_demo_that_is_not_there: No such file" in last(run.stdout)["line"]
 

@@ -205,7 +205,6 @@ def test_a_fence_refuses_a_run_but_no_plan(ready, capsys):
     ("flags", "words"),
     [
         (("run post", "--hours", "9"), "guard.max_hours"),
-        (("run post", *HOURS, "--starts", "5", "--rounds", "4"), "ask for 1 to 4 starts"),
         (("run", *HOURS), "name one of: post"),
         (("run post", *HOURS, "--run", "llmperf"), "of Tandem's own"),
         (("run --resume none", *HOURS), "it has no run none"),

@@ -6,8 +6,6 @@ A part of the 50,000 histories that `make proof` runs, with a fixed seed.
 
 from __future__ import annotations
 
-import os
-import random
 from collections import Counter
 
 import pytest
@@ -17,11 +15,6 @@ SEED = "12"
 HISTORIES = 80
 PROOF_PARTS = 20
 PROOF_HISTORIES = 2_500
-
-
-@pytest.fixture(scope="module")
-def proof_seed():
-    return os.environ.get("TANDEM_PROOF_SEED") or str(random.SystemRandom().randrange(10**6))
 
 
 def test_whoever_freezes_leaves_no_fleet_that_nobody_may_have():

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import random
 import re
 import subprocess
@@ -173,11 +172,6 @@ def measure_difference(units, *_):
         unit.items for unit in units
     )
     return difference, difference
-
-
-@pytest.fixture(scope="module")
-def proof_seed():
-    return os.environ.get("TANDEM_PROOF_SEED") or str(random.SystemRandom().randrange(10**6))
 
 
 def print_words(name: str, words: Counter[str], seed: str) -> None:

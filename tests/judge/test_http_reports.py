@@ -155,11 +155,6 @@ def test_clock_that_favours_an_arm_is_caught(monkeypatch):
         test_few_reports_of_equal_servers_say_a_difference(f"{SEED}")
 
 
-@pytest.fixture(scope="module")
-def proof_seed():
-    return os.environ.get("TANDEM_PROOF_SEED") or str(random.SystemRandom().randrange(10**6))
-
-
 def measure_reports(speed_up: float, seed: str) -> Sequence[Verdict]:
     """Measure REPORTS reports, AT_ONCE at a time: they wait most of their time."""
     seeds = [f"{seed} {speed_up} {number}" for number in range(REPORTS)]

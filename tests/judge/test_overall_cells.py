@@ -69,9 +69,10 @@ def test_a_load_of_one_class_has_its_word():
     assert (cell.adjusted_p, cell.verdict) == (overall.adjusted_p, overall.verdict)
 
 
-def fail_first(seen, arm, class_, count):
-    """The same requests, of which the first few of an arm in a class failed."""
-    rows = np.flatnonzero((seen.arm == arm) & (seen.class_ == class_))[:count]
+def draw_survivors():
+    """Requests of a faster variant, of which the first four in a class failed."""
+    seen = drawn(FASTER, 1)
+    rows = np.flatnonzero((seen.arm == 1) & (seen.class_ == 0))[:4]
     is_lost = np.isin(np.arange(len(seen)), rows)
     figures = {name: np.where(is_lost, np.nan, values) for name, values in seen.figures.items()}
     return dataclasses.replace(seen, failed=seen.failed | is_lost, figures=figures)
@@ -81,11 +82,11 @@ FASTER = dataclasses.replace(SLIGHT, ratio={"spec": dict.fromkeys(CLASSES, 1.5)}
 
 
 def test_a_class_of_survivors_is_named_where_it_bars_all_classes():
-    overall = judge_overall(fail_first(drawn(FASTER, 1), 1, 0, 4)).deciding
+    overall = judge_overall(draw_survivors()).deciding
     assert overall.why.endswith(" of base (class class-0)")
 
 
 def test_faster_beside_a_class_of_survivors_is_not_comparable():
     """Four of 64 requests of one class fail: too few for the run, too many for the class."""
-    verdict = headline(fail_first(drawn(FASTER, 1), 1, 0, 4))
+    verdict = headline(draw_survivors())
     assert (verdict.finding, "of class class-0" in verdict.sentence) == ("not comparable", True)

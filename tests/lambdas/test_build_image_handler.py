@@ -43,7 +43,7 @@ LOGS = {
 }
 
 
-def build(status: str, phase: str = "COMPLETED", **more: Any) -> dict[str, Any]:
+def build(status: str, phase: str, **more: Any) -> dict[str, Any]:
     return {"id": "p:7", "buildStatus": status, "currentPhase": phase, "logs": LOGS, **more}
 
 
@@ -75,7 +75,9 @@ FAILED = found(
 
 @pytest.fixture
 def aws(monkeypatch):
+    """AWS that has the image already, unless a test says other."""
     with serving() as running:
+        running.answers = {"DescribeImages": [PRESENT]}
         variables = {
             "AWS_ENDPOINT_URL": running.url,
             "AWS_ACCESS_KEY_ID": "1",
@@ -136,7 +138,6 @@ def handle(aws, act):
 
 
 def test_a_tag_that_is_there_is_done_without_a_build(aws, handle):
-    aws.answers = {"DescribeImages": [PRESENT]}
     assert handle()["Status"] == "SUCCESS"
     assert "StartBuild" not in aws.asked
 
@@ -282,14 +283,12 @@ def test_an_unforeseen_fault_is_answered_with_the_functions_own_log(aws, handle,
     assert "log: group group, stream stream" in answer["Reason"]
 
 
-def test_the_resource_keeps_its_identity(aws, handle):
+def test_the_resource_keeps_its_identity(handle):
     """Another one would make CloudFormation delete the old resource after an update."""
-    aws.answers = {"DescribeImages": [PRESENT]}
     assert handle("Update", PhysicalResourceId="first")["PhysicalResourceId"] == "first"
 
 
-def test_an_answer_names_the_event(aws, handle):
-    aws.answers = {"DescribeImages": [PRESENT]}
+def test_an_answer_names_the_event(handle):
     answer = handle()
     assert (answer["StackId"], answer["RequestId"], answer["LogicalResourceId"]) == (
         "s",
@@ -300,13 +299,11 @@ def test_an_answer_names_the_event(aws, handle):
 
 def test_an_answer_has_no_content_type(aws, handle):
     """The URL of CloudFormation is signed for none."""
-    aws.answers = {"DescribeImages": [PRESENT]}
     handle()
     assert aws.content_types == [""]
 
 
 def test_an_answer_that_is_lost_is_sent_again(aws, handle):
-    aws.answers = {"DescribeImages": [PRESENT]}
     aws.lost = 3
     assert handle()["Status"] == "SUCCESS"
 

@@ -110,7 +110,7 @@ def test_sign_in_page_says_what_to_do(proxy):
     assert failure.value.exit_code == 3
 
 
-def schedule(name: str, token: str = "") -> bytes:
+def schedule(name: str, token: str) -> bytes:
     more = {"NextToken": token} if token else {}
     return json.dumps({"Schedules": [{"Name": name}], **more}).encode()
 

@@ -14,10 +14,10 @@ from tandem.ops.account import create_client
 from tandem.ops.faults import call_operation, convert_error
 
 
-def answered(code: str, status: int = 400, message: str = "as told") -> ClientError:
+def answered(code: str, status: int = 400) -> ClientError:
     return ClientError(
         {
-            "Error": {"Code": code, "Message": message},
+            "Error": {"Code": code, "Message": "as told"},
             "ResponseMetadata": {"HTTPStatusCode": status},
         },
         "GetObject",

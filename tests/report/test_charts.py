@@ -43,8 +43,8 @@ def charts(section: ReportSection) -> dict[str, ReportChart]:
     return {part.name: part for part in section.parts if isinstance(part, ReportChart)}
 
 
-def rows(chart: ReportChart, width: int = FULL_PX) -> list[dict[str, Any]]:
-    return list(chart.spec(width)["data"]["values"])
+def rows(chart: ReportChart) -> list[dict[str, Any]]:
+    return list(chart.spec(FULL_PX)["data"]["values"])
 
 
 def said(section: ReportSection) -> str:

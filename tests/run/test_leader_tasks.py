@@ -97,8 +97,7 @@ def test_slower_candidate_answers_no_task():
 def test_cheap_task_is_asked_of_every_pair():
     cheap = TASK.model_copy(update={"items": 60})
     experiment = SmallSweep.experiment.model_copy(update={"quality": (cheap,)})
-    world = LeaderLife(acceptance={SMALL: 0.9, LARGE: 0.7}, experiment=experiment)
-    live(world)
+    world = live_leader(0.9, 0.7, experiment=experiment)
     assert [state for state, _ in world.list_quality()] == ["done", "done"]
 
 

@@ -39,12 +39,12 @@ class AskedWorld(VirtualWorld):
         self.asked: list[str] = []
         super().__init__(stored=FULL_BUCKET)
 
-    def read_step(self, name):
-        """Return a step as the journal has it."""
+    def read_quality_step(self):
+        """Return the step of the tasks as the journal has it."""
         key = next(
             key
             for key in self.account.objects
-            if "/steps/" in key and key.endswith(f"-{name}.json")
+            if "/steps/" in key and key.endswith("-quality.json")
         )
         return self.account.read(key)
 
@@ -93,7 +93,7 @@ def test_absent_task_set_ends_the_run_before_money():
 
 def test_stored_answers_count_however_the_job_ended():
     world, record = run_experiment(script=PodScript(run_s=60, exit_code=3), leaves_answers=True)
-    assert (record["state"], world.read_step("quality")["state"]) == ("judged", "done")
+    assert (record["state"], world.read_quality_step()["state"]) == ("judged", "done")
 
 
 def test_drained_servers_are_asked_again():
@@ -107,14 +107,14 @@ def test_drained_servers_are_asked_again():
         world.look()
     world.uncordon()
     world.live()
-    step = world.read_step("quality")
+    step = world.read_quality_step()
     assert (step["state"], step["attempts"]) == ("done", 2)
 
 
 @pytest.mark.parametrize(("exit_code", "attempts"), [(3, 2), (2, 1)], ids=["failed", "refused"])
 def test_failure_costs_the_quality_alone(exit_code, attempts):
     world, record = run_experiment(script=PodScript(run_s=60, exit_code=exit_code))
-    step = world.read_step("quality")
+    step = world.read_quality_step()
     assert (record["state"], step["state"], step["attempts"]) == ("judged", "skipped", attempts)
     assert world.judged.quality_job == ""
     assert world.judged.quality_fault
@@ -166,7 +166,7 @@ def test_minutes_with_nodes_count_once(spans, minutes):
 
 def test_answers_that_never_come_are_given_up():
     world, record = run_experiment(script=PodScript(run_s=None), hours=8)
-    assert (record["state"], world.read_step("quality")["state"]) == ("judged", "skipped")
+    assert (record["state"], world.read_quality_step()["state"]) == ("judged", "skipped")
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,7 @@ from tandem.run.starts_options import compare_starts, describe_word_scope
 MODELS = ("Qwen/Qwen3-32B", "Qwen/Qwen3-1.7B")
 ARTIFACTS = ("qwen3-32b-none", "qwen3-32b-fused")
 NO_GAPS = BucketGaps()
+NO_ARTIFACTS = BucketGaps(artifacts=ARTIFACTS)
 RESERVATION = {"reservation_id": "cr-0123456789abcdef0"}
 
 
@@ -97,7 +98,7 @@ def test_staging_takes_the_models_bytes_at_the_stated_rate():
 
 
 def test_compile_is_bound_by_its_declared_hours():
-    inputs = plan(gaps=BucketGaps(artifacts=ARTIFACTS))
+    inputs = plan(gaps=NO_ARTIFACTS)
     step = find_step(inputs, "compile")
     assert step.minutes == 240
     assert step.is_bound
@@ -113,9 +114,7 @@ def test_compile_is_bound_by_its_declared_hours():
 
 @pytest.mark.parametrize(("memory_gib", "waves"), [(256, 1), (1200, 2)])
 def test_compiles_run_side_by_side_as_far_as_memory_allows(memory_gib, waves):
-    inputs = edit(
-        plan(gaps=BucketGaps(artifacts=ARTIFACTS), hours=8.0), "compile", memory_gib=memory_gib
-    )
+    inputs = edit(plan(gaps=NO_ARTIFACTS, hours=8.0), "compile", memory_gib=memory_gib)
     assert names_of(inputs).count("compile") == waves
 
 
@@ -149,7 +148,7 @@ def test_no_lease_is_planned_longer_than_it_lasts():
 
 def test_a_resumed_run_plans_only_what_is_left():
     done = frozenset({"compile", "round-00000", "round-00001"})
-    steps = names_of(replace(plan(gaps=BucketGaps(artifacts=ARTIFACTS)), done_steps=done))
+    steps = names_of(replace(plan(gaps=NO_ARTIFACTS), done_steps=done))
     assert [step for step in steps if step.startswith(("round", "compile"))] == [
         "round-00002",
         "round-00003",
@@ -223,9 +222,7 @@ def test_own_items_cost_their_short_answers():
 
 @pytest.mark.parametrize(("items", "is_leader_alone"), [(60, False), (400, True)])
 def test_leader_alone_is_asked_where_that_is_cheaper(items, is_leader_alone):
-    inputs = plan(experiment="post-drafts-windows")
-    task = QualityTask(name="letters", sha256="0" * 64, items=items)
-    inputs = replace(inputs, experiment=inputs.experiment.model_copy(update={"quality": (task,)}))
+    inputs = declare_tasks(items, experiment="post-drafts-windows")
     assert inputs.asks_leaders_only is is_leader_alone
 
 
@@ -274,7 +271,7 @@ def test_what_fits_is_not_refused():
             "ask for 1 to 4 starts",
         ),
         (
-            {"hours": 4.0, "gaps": BucketGaps(artifacts=ARTIFACTS)},
+            {"hours": 4.0, "gaps": NO_ARTIFACTS},
             "--hours",
             "step compile takes at most 240 min",
             "ask for --hours 4.5",
@@ -297,10 +294,7 @@ def test_a_sweep_takes_the_node_of_one_pair():
 
 
 def test_plan_of_a_sweep_has_a_step_for_each_candidate():
-    steps = [
-        step.step
-        for step in estimate_run(plan(experiment="post-drafts-windows", size="quick")).steps
-    ]
+    steps = names_of(plan(experiment="post-drafts-windows", size="quick"))
     assert [step for step in steps if step.startswith("pair")] == [
         f"pair-{number:02}-judge" for number in range(1, 9)
     ]
@@ -308,15 +302,13 @@ def test_plan_of_a_sweep_has_a_step_for_each_candidate():
 
 def test_compile_without_devices_is_refused():
     inputs = edit(plan(), "compile", where="cpu")
-    (refusal,) = list_refusals(replace(inputs, gaps=BucketGaps(artifacts=ARTIFACTS)))
+    (refusal,) = list_refusals(replace(inputs, gaps=NO_ARTIFACTS))
     assert list_refusals(inputs) == ()
     assert "without devices" in refusal.problem
 
 
 def test_step_longer_than_any_lease_says_what_to_change():
-    inputs = edit(
-        plan(hours=8.0, gaps=BucketGaps(artifacts=ARTIFACTS)), "compile", deadline_hours=8
-    )
+    inputs = edit(plan(hours=8.0, gaps=NO_ARTIFACTS), "compile", deadline_hours=8)
     (refusal,) = list_refusals(inputs)
     assert "lower compile.deadline_hours, or raise guard.max_hours (now 8) to 8.5" in refusal.change
 

@@ -29,6 +29,10 @@ def taken_down(world, **how):
     destroy_environment(world.account(**how), QUICK, world.said.append)
 
 
+def survey(world, **how):
+    return survey_teardown(world.account(**how), gitops_gone=False)
+
+
 def test_every_stack_goes_in_its_order(small):
     world = small().deploy()
 
@@ -37,7 +41,7 @@ def test_every_stack_goes_in_its_order(small):
     kinds = [
         re.sub(r".*-(\w+): gone", r"\1", line) for line in world.said if line.endswith(": gone")
     ]
-    again = survey_teardown(world.account(), gitops_gone=False)
+    again = survey(world)
     taken_down(world)
 
     assert (kinds, again.stacks) == (DELETED, {})
@@ -59,7 +63,7 @@ def test_every_stack_goes_in_its_order(small):
 )
 def test_half_a_deployment_goes_too(small, kinds, leftovers):
     world = small().deploy(kinds)
-    survey_teardown(world.account(), gitops_gone=False)
+    survey(world)
     taken_down(world)
     assert set(world.stacks()) == leftovers
 
@@ -74,7 +78,7 @@ def test_foreign_stack_of_the_same_name_stops_the_teardown(small, owner):
         InputError,
         match=rf"{world.name}-Registry: this stack has no tag tandem:environment={world.name}",
     ) as refusal:
-        survey_teardown(world.account(), gitops_gone=False)
+        survey(world)
     assert (
         f"(aws cloudformation describe-stacks --stack-name {world.name}-Registry)"
         in refusal.value.change
@@ -91,12 +95,12 @@ def test_live_lease_forbids_a_teardown(small):
 
     words = rf"run r1 of arn:.*Operator holds a lease until .* tandem stop --env {world.name}"
     with pytest.raises(InputError, match=words):
-        survey_teardown(world.account(), gitops_gone=False)
+        survey(world)
 
 
 def test_a_lease_that_came_after_the_look_keeps_the_fleet(small):
     world = small().deploy()
-    survey_teardown(world.account(), gitops_gone=False)
+    survey(world)
     world.lease()
 
     with pytest.raises(InputError, match="holds a lease"):
@@ -129,7 +133,7 @@ def test_unreadable_lease_forbids_a_teardown(small, hours, objects, refusal):
     with (
         pytest.raises(TandemError, match=refusal) if refusal else contextlib.nullcontext()
     ) as fault:
-        survey_teardown(world.account(), gitops_gone=False)
+        survey(world)
 
     assert not refusal or fault.value.exit_code == 3
 
@@ -193,7 +197,7 @@ def test_foreign_node_group_in_the_cluster_is_left(small):
     with pytest.raises(
         InputError, match=r"theirs.*Another tool made them, and they are left alone"
     ):
-        survey_teardown(world.account(), gitops_gone=False)
+        survey(world)
     with pytest.raises(
         InputError,
         match=(
@@ -250,41 +254,32 @@ def resource_of(world, kind):
     return next(row["PhysicalResourceId"] for row in rows if row["ResourceType"] == kind)
 
 
-def group_in_the_vpc(world, tags):
-    ec2 = world.client("ec2")
+def tag_resource(world, resource, key, value):
+    world.client("ec2").create_tags(Resources=[resource], Tags=[{"Key": key, "Value": value}])
+
+
+def group_in_the_vpc(world):
     vpc = resource_of(world, "AWS::EC2::VPC")
-    resource = ec2.create_security_group(
+    resource = world.client("ec2").create_security_group(
         GroupName=f"k8s-{world.name}", Description="of a load balancer", VpcId=vpc
     )
-    group = resource["GroupId"]
-    if tags:
-        ec2.create_tags(
-            Resources=[group], Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
-        )
-    return group
+    return resource["GroupId"]
 
 
-def interface_in_the_vpc(world, tags):
-    ec2 = world.client("ec2")
+def interface_in_the_vpc(world, cluster):
     subnet = resource_of(world, "AWS::EC2::Subnet")
-    resource = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"][
-        "NetworkInterfaceId"
-    ]
-    ec2.create_tags(
-        Resources=[resource], Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
-    )
+    answer = world.client("ec2").create_network_interface(SubnetId=subnet)
+    resource = answer["NetworkInterface"]["NetworkInterfaceId"]
+    tag_resource(world, resource, "cluster.k8s.amazonaws.com/name", cluster)
     return resource
 
 
 def test_only_interfaces_of_this_clusters_cni_are_removed(small):
     world = small().deploy(("Artifacts", "Network"))
-    ours = interface_in_the_vpc(
-        world, {"cluster.k8s.amazonaws.com/name": names.cluster_name(world.environment)}
-    )
-    theirs = interface_in_the_vpc(world, {"cluster.k8s.amazonaws.com/name": "another"})
-    group_in_the_vpc(
-        world, {f"kubernetes.io/cluster/{names.cluster_name(world.environment)}": "owned"}
-    )
+    cluster = names.cluster_name(world.environment)
+    ours = interface_in_the_vpc(world, cluster)
+    theirs = interface_in_the_vpc(world, "another")
+    tag_resource(world, group_in_the_vpc(world), f"kubernetes.io/cluster/{cluster}", "owned")
 
     taken_down(world)
 
@@ -298,7 +293,7 @@ def test_only_interfaces_of_this_clusters_cni_are_removed(small):
 
 def test_stuck_stack_names_resource_reason_and_change(small):
     world = small().deploy()
-    group = group_in_the_vpc(world, {})
+    group = group_in_the_vpc(world)
 
     with pytest.raises(TandemError) as stuck:
         taken_down(world)
@@ -333,7 +328,7 @@ def test_call_denied_while_looking_changes_nothing(small, operation):
     before = world.stacks()
 
     with pytest.raises(TandemError) as refusal:
-        survey_teardown(world.account(denied=operation), gitops_gone=False)
+        survey(world, denied=operation)
 
     assert refusal.value.exit_code == 3
     assert operation in str(refusal.value)
@@ -343,9 +338,9 @@ def test_call_denied_while_looking_changes_nothing(small, operation):
 def test_unreadable_size_names_the_missing_right(small):
     world = small().deploy()
 
-    survey = survey_teardown(world.account(denied="ListObjectVersions"), gitops_gone=False)
+    result = survey(world, denied="ListObjectVersions")
 
-    (bucket,) = (stays for stays in survey.permanent_resources if stays.note.startswith("models,"))
+    (bucket,) = (stays for stays in result.permanent_resources if stays.note.startswith("models,"))
     assert (bucket.size, bucket.usd_month) == (None, None)
     assert "s3:ListBucketVersions" in bucket.note
 
@@ -380,16 +375,16 @@ def test_old_versions_count_and_the_declared_price_makes_the_cost(small):
     for body in ("x" * 2**19, "y" * 2**19):
         world.put("models/a", body)
 
-    survey = survey_teardown(world.account(), gitops_gone=False)
+    result = survey(world)
 
-    (bucket,) = (stays for stays in survey.permanent_resources if stays.note.startswith("models,"))
+    (bucket,) = (stays for stays in result.permanent_resources if stays.note.startswith("models,"))
     assert (bucket.size, bucket.usd_month) == (2**20, pytest.approx(8 / 1024))
-    (logs,) = [stays for stays in survey.permanent_resources if stays.kind == "log group"]
+    (logs,) = [stays for stays in result.permanent_resources if stays.kind == "log group"]
     assert logs.usd_month is None
 
 
 def test_a_deploy_that_runs_is_not_torn_away(small):
     world = small().deploy(("Artifacts", "Network"))
-    busy = next(iter(survey_teardown(world.account(), gitops_gone=False).stacks))
+    busy = next(iter(survey(world).stacks))
     with pytest.raises(TandemError, match="it is in UPDATE_IN_PROGRESS: somebody deploys"):
         require_idle_stack(replace(busy, status="UPDATE_IN_PROGRESS"))

@@ -117,7 +117,16 @@ def plant_by_name(world: Small, name: str) -> Plants:
         DashboardName=f"tandem-{name}-machine", DashboardBody='{"widgets": []}'
     )
     yield "dashboard", f"tandem-{name}-machine"
-    make_alarm(world, f"{name}-errors", f"Tandem/{name}")
+    world.client("cloudwatch").put_metric_alarm(
+        AlarmName=f"{name}-errors",
+        Namespace=f"Tandem/{name}",
+        MetricName="m",
+        Statistic="Sum",
+        Period=60,
+        EvaluationPeriods=1,
+        Threshold=1,
+        ComparisonOperator="GreaterThanThreshold",
+    )
     yield "alarm", f"{name}-errors"
     yield "SNS topic", world.client("sns").create_topic(Name=f"tandem-{name}-guard")["TopicArn"]
     yield (
@@ -178,19 +187,6 @@ def make_policy(world: Small, name: str) -> str:
     document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     return str(
         world.client("iam").create_policy(PolicyName=name, PolicyDocument=document)["Policy"]["Arn"]
-    )
-
-
-def make_alarm(world: Small, name: str, namespace: str) -> None:
-    world.client("cloudwatch").put_metric_alarm(
-        AlarmName=name,
-        Namespace=namespace,
-        MetricName="m",
-        Statistic="Sum",
-        Period=60,
-        EvaluationPeriods=1,
-        Threshold=1,
-        ComparisonOperator="GreaterThanThreshold",
     )
 
 
