@@ -52,7 +52,7 @@ def variables():
     return {"TANDEM_ARTIFACT_KEY": json.dumps(KEY.as_fields()), "TANDEM_HOLDER": HOLDER}
 
 
-def write_artifact(folder, *, rank_bytes=1000, seed=0, key=KEY):
+def write_artifact(folder, *, rank_bytes=1000, key=KEY):
     """Write what passes the local inspection: configuration, graph, weights of each rank."""
     (folder / "weights").mkdir(parents=True)
     config: dict[str, Any] = {"_name_or_path": f"/models/{key.target.replace('@', '/')}"}
@@ -64,9 +64,9 @@ def write_artifact(folder, *, rank_bytes=1000, seed=0, key=KEY):
         here[name] = value
     (folder / "neuron_config.json").write_text(json.dumps(config, indent=1))
     with zipfile.ZipFile(folder / "model.pt", "w") as graph:
-        graph.writestr(zipfile.ZipInfo("model/data.pkl"), f"graph {seed}")
+        graph.writestr(zipfile.ZipInfo("model/data.pkl"), "graph 0")
     for rank in range(key.tensor_parallel_size):
-        data = random.Random(seed * 1000 + rank).randbytes(rank_bytes)  # noqa: S311 - no secret
+        data = random.Random(rank).randbytes(rank_bytes)  # noqa: S311 - no secret
         header = json.dumps(
             {"w": {"dtype": "U8", "shape": [rank_bytes], "data_offsets": [0, rank_bytes]}}
         ).encode()

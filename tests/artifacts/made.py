@@ -80,8 +80,8 @@ def _model(folder, name, seed):
     )
 
 
-def native_artifact(folder, graphs=2):
-    for number in range(graphs):
+def native_artifact(folder):
+    for number in range(2):
         key = f"{number:032x}"
         entry = folder / "neuron/compile_cache" / key
         entry.mkdir(parents=True)

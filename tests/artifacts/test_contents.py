@@ -22,11 +22,8 @@ BAD = {
 }
 
 
-def by_name(store, *, with_uploads=False):
-    return {
-        stored_set.name: stored_set
-        for stored_set in read_inventory(store, with_uploads=with_uploads)
-    }
+def by_name(store):
+    return {stored_set.name: stored_set for stored_set in read_inventory(store, with_uploads=False)}
 
 
 def test_a_bad_manifest_hides_no_other_set(store):

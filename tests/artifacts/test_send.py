@@ -35,8 +35,8 @@ def uploads(endpoint, bucket):
     return endpoint.client("s3").list_multipart_uploads(Bucket=bucket).get("Uploads", [])
 
 
-def stored(endpoint, bucket, key=KEY):
-    answer = endpoint.client("s3").get_object(Bucket=bucket, Key=key)
+def stored(endpoint, bucket):
+    answer = endpoint.client("s3").get_object(Bucket=bucket, Key=KEY)
     return answer["Body"].read(), answer["Metadata"]
 
 

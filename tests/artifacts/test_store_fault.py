@@ -14,7 +14,7 @@ from tandem.errors import ExternalError, InputError
 USER = "User: arn:aws:sts::111122223333:assumed-role/r/s is not authorized to perform: "
 
 
-def answered(code, message="said", status=400, operation="PutObject", key="models/o/n/r/f"):
+def answered(code, message="said", status=400, operation="PutObject"):
     error = boto.ClientError(
         {
             "Error": {"Code": code, "Message": message},
@@ -22,7 +22,7 @@ def answered(code, message="said", status=400, operation="PutObject", key="model
         },
         operation,
     )
-    return convert_error(error, operation, "some-bucket", key)
+    return convert_error(error, operation, "some-bucket", "models/o/n/r/f")
 
 
 @pytest.mark.parametrize(

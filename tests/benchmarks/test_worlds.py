@@ -14,8 +14,8 @@ from worlds import ROWS, ReportSummary, ShapeReports
 BY_NAME = {row.world.name: row for row in ROWS}
 
 
-def judge_world(name: str, shape: Any = QUICK_SHAPE, seeds: int = 4) -> list[ReportSummary]:
-    return worlds.judge_runs(BY_NAME[name].world, shape, range(seeds))
+def judge_world(name: str, seeds: int = 4) -> list[ReportSummary]:
+    return worlds.judge_runs(BY_NAME[name].world, QUICK_SHAPE, range(seeds))
 
 
 def summary(**changes: Any) -> ReportSummary:

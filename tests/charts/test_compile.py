@@ -40,8 +40,8 @@ def variables(found: Spec) -> dict[str, str]:
     return {variable["name"]: variable["value"] for variable in found["env"] if "value" in variable}
 
 
-def with_settings(experiment: str, **settings: Any) -> Experiment:
-    return EXPERIMENTS[experiment].model_copy(update={"compile": CompileSettings(**settings)})
+def with_settings(**settings: Any) -> Experiment:
+    return EXPERIMENTS["post"].model_copy(update={"compile": CompileSettings(**settings)})
 
 
 def made(spec: Experiment) -> list[Spec]:
@@ -62,7 +62,7 @@ def test_variants_that_share_an_artifact_share_its_compile():
 
 
 def test_the_job_has_an_hour_beyond_the_compilers_and_its_lease_is_as_long():
-    job, _ = build_stages(HOME, with_settings("post", deadline_hours=2))["compile"]
+    job, _ = build_stages(HOME, with_settings(deadline_hours=2))["compile"]
     assert job["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] == 3 * 3600
     assert flag(steps(find_pod(job))["fetch"]["args"], "--lease-s") == str(3 * 3600)
 
@@ -87,7 +87,7 @@ def test_each_wait_is_longer_than_what_it_waits_for(environment, experiment):
 def test_a_compile_takes_what_a_server_takes_unless_told_otherwise():
     (plain, _), (result, _) = (
         made(EXPERIMENTS["post"]),
-        made(with_settings("post", cpu=180, memory_gib=700)),
+        made(with_settings(cpu=180, memory_gib=700)),
     )
     requests = [steps(spec)["compile"]["resources"]["requests"] for spec in (plain, result)]
     assert [(item["cpu"], item["memory"]) for item in requests] == [
@@ -97,7 +97,7 @@ def test_a_compile_takes_what_a_server_takes_unless_told_otherwise():
 
 
 def test_without_devices_nothing_is_claimed_and_the_artifact_says_so():
-    spec, _ = made(with_settings("post", where="cpu"))
+    spec, _ = made(with_settings(where="cpu"))
     result = steps(spec)
 
     assert "resourceClaims" not in spec

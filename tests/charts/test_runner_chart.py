@@ -64,12 +64,12 @@ def allowed(
     }
 
 
-def deployment(environment: str = HOME.name) -> Object:
+def deployment(environment: str) -> Object:
     (result,) = of_kind(runner(environment), "Deployment").values()
     return result
 
 
-def pod(environment: str = HOME.name) -> Object:
+def pod(environment: str) -> Object:
     return deployment(environment)["spec"]["template"]["spec"]
 
 

@@ -19,19 +19,17 @@ ENV = "post-us-east-2"
 PRICE = ", usd_per_gb_month: 0.025, usd_per_gb_month_date: 2026-11-20"
 
 
-def write_environment(
-    specs: Path, bucket: str, *, price: str = PRICE, experiments: str = "post"
-) -> None:
-    """Leave the environment of the post alone, with this bucket and these experiments."""
+def write_environment(specs: Path, bucket: str) -> None:
+    """Leave the environment of the post alone, with this bucket and its first experiment."""
     for foreign_path in set((specs / "environments").iterdir()) - {
         specs / "environments" / f"{ENV}.yaml"
     }:
         foreign_path.unlink()
     path = specs / "environments" / f"{ENV}.yaml"
     text = path.read_text().replace(
-        "experiments: [post, post-drafts-windows]", f"experiments: [{experiments}]"
+        "experiments: [post, post-drafts-windows]", "experiments: [post]"
     )
-    path.write_text(f"{text}artifacts: {{existing_bucket: {bucket}{price}}}\n")
+    path.write_text(f"{text}artifacts: {{existing_bucket: {bucket}{PRICE}}}\n")
 
 
 def copy_environment(specs: Path, name: str, experiments: str) -> Path:

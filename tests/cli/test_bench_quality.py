@@ -53,10 +53,10 @@ def point_arms(folder, *servers):
     write_manifest(folder, msgspec.structs.replace(manifest, arms=tuple(arms)))
 
 
-def write_items(path, count=ITEMS):
+def write_items(path):
     """A task of so many sums."""
     chance = random.Random(1)  # noqa: S311 - repeatable, not secret
-    pairs = [(chance.randrange(100, 1000), chance.randrange(100, 1000)) for _ in range(count)]
+    pairs = [(chance.randrange(100, 1000), chance.randrange(100, 1000)) for _ in range(ITEMS)]
     items = [
         TaskItem(item=f"s{n}", prompt=f"What is {a} + {b}?", answer=str(a + b))
         for n, (a, b) in enumerate(pairs)

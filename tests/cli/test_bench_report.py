@@ -26,17 +26,14 @@ def write_run(folder: Path, records: list[RequestRecord], **changes: object) -> 
     return write_any(folder, records, **{"arms": (arm("base", role="baseline"),), **changes})
 
 
-def write_pair(
-    folder: Path, factor: float = 2.0, control: float = 1.0, classes: tuple[str, ...] = ("repeat",)
-) -> Path:
+def write_pair(folder: Path, factor: float = 2.0) -> Path:
     """A run of `base`, a `spec` that takes `factor` times less, and a control that takes `control`
     times more."""
-    ends = {"base": 1.0, "spec": 1 / factor, "base#2": control}
+    ends = {"base": 1.0, "spec": 1 / factor, "base#2": 1.0}
     records = [
         record(
-            request_id=f"{name}.{class_}.{word}.{number}",
+            request_id=f"{name}.{word}.{number}",
             arm=name,
-            class_=class_,
             prompt_id=word,
             round=number,
             end_s=0.3 * scale * (1 + 0.001 * len(word)),
@@ -45,7 +42,6 @@ def write_pair(
         for number, pair in enumerate(ASKED)
         for name, scale in ends.items()
         if name in pair
-        for class_ in classes
         for word in WORDS
     ]
     return write_any(folder, records, rounds=FEWEST_ROUNDS)

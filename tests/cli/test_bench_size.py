@@ -32,7 +32,7 @@ def settings(*flags: str, arms: tuple[str, ...] = SERVERS) -> RunSettings:
     return build_settings(CHOSEN, run_flags(*arms, *flags, "--out", "x"))
 
 
-def expected_s(*flags: str, arms: tuple[str, ...] = SERVERS) -> float:
+def expected_s(*flags: str, arms: tuple[str, ...]) -> float:
     return estimate_run_s(settings(*flags, arms=arms).plan())
 
 

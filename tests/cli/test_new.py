@@ -50,7 +50,7 @@ def write(folder: Path, *flags: str) -> int:
     return main(["new", "mine", *flags, *folders(folder)])
 
 
-def filled(text: str, instance_type: str = "trn2.48xlarge") -> str:
+def filled(text: str, instance_type: str) -> str:
     """Put a value in the place of each placeholder, the price that of the type."""
     values = {**VALUES, "usd_per_hour": PRICES[instance_type]}
     lines = []

@@ -34,7 +34,7 @@ def test_a_plan_is_shown_before_anything_is_raised(fleet, proxy, capsys):
     assert "UpdateNodegroupConfig" not in {call.operation for call in proxy.log}
 
 
-def make_unarmed(fleet: Fleet, *, budget: str = "armed") -> None:
+def make_unarmed(fleet: Fleet, *, budget: str) -> None:
     """Deploy with a reaper that never looked, and with a budget that would not stop the fleet."""
     fleet.deploy()
     if budget == "missing":

@@ -77,7 +77,7 @@ def test_no_nxdi_variant_leaves_a_default_to_speculation(name):
         assert config["on_device_sampling_config"]["global_topk"] == 256
 
 
-def changed(name: str, *, tuning: dict[str, Any] | None = None, **serving: Any) -> Experiment:
+def changed(name: str, *, tuning: dict[str, Any] | None, **serving: Any) -> Experiment:
     """Return an experiment after changes of its serving settings and their tuning."""
     old = experiment(name).serving
     update = {**serving, "tuning": old.tuning.model_copy(update=tuning or {})}

@@ -18,8 +18,8 @@ from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.plan import REPLACEMENT_GRACES
 
 
-def why(world, limits=GUARDED):
-    return "; ".join(run_reaper_pass(world.clients, limits, world.now).plan.reasons)
+def why(world):
+    return "; ".join(run_reaper_pass(world.clients, GUARDED, world.now).plan.reasons)
 
 
 # nodes

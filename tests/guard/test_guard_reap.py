@@ -42,9 +42,9 @@ def whys_around(world, minutes, config: GuardConfig = GUARDED):
     return before, why(world, config)
 
 
-def beat(world, run="r1", minutes=0.0):
+def beat(world, minutes):
     world.put(
-        heartbeat_key(run),
+        heartbeat_key("r1"),
         {"schema": 1, "at": (world.now + timedelta(minutes=minutes)).isoformat()},
     )
 

@@ -47,22 +47,22 @@ def file_of(name: str, root: Path) -> str | None:
     return None
 
 
-def closure(modules: Iterable[str], root: Path = ROOT) -> set[str]:
+def closure(modules: Iterable[str]) -> set[str]:
     """Return the files of `modules` and of all of ours that they import, the packages on the way
     included."""
-    waiting = {file for name in modules if (file := file_of(name, root))}
+    waiting = {file for name in modules if (file := file_of(name, ROOT))}
     result: set[str] = set()
     while waiting:
         file = waiting.pop()
         if file in result:
             continue
         result.add(file)
-        names = [name for name in imported(root / file) if name.split(".")[0] == OURS]
-        waiting |= {item for item in (file_of(name, root) for name in names) if item}
+        names = [name for name in imported(ROOT / file) if name.split(".")[0] == OURS]
+        waiting |= {item for item in (file_of(name, ROOT) for name in names) if item}
         waiting |= {
             f"{folder.as_posix()}/__init__.py"
             for folder in Path(file).parents
-            if (root / folder / "__init__.py").is_file() and folder != Path()
+            if (ROOT / folder / "__init__.py").is_file() and folder != Path()
         }
     return result
 

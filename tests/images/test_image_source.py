@@ -134,7 +134,7 @@ def test_the_dockerfile_copies_all_that_is_admitted(image):
     assert set(image.source_files()) - copied_files == {image.dockerfile}
 
 
-def pinned(image: ProjectImage = TOOLS) -> set[str]:
+def pinned(image: ProjectImage) -> set[str]:
     return {package.name for package in read_lock(ROOT / f"{image.folder}/requirements.txt")}
 
 

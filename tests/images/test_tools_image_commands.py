@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+
+from bucket_specs import folders
 
 from tandem.cli.program import main
 from tandem.declarations.project_image import PROJECT_IMAGES, TOOLS
 
 USERS = [f"{image.name} image" for image in PROJECT_IMAGES]
-
-
-def folders(specs: Path) -> list[str]:
-    return [
-        "--environments",
-        str(specs / "environments"),
-        "--experiments",
-        str(specs / "experiments"),
-    ]
 
 
 def test_images_lists_the_base_with_the_digest_of_its_dockerfile(specs, capsys):

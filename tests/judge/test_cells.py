@@ -28,8 +28,8 @@ def judged(seen, controls=UNCONTROLLED, metric="e2e_ms", **options):
     return {(cell.variant, cell.class_): cell for cell in cells if cell.metric == metric}
 
 
-def one(seen, controls=UNCONTROLLED, metric="e2e_ms", **options):
-    (cell,) = judged(seen, controls, metric, **options).values()
+def one(seen, controls=UNCONTROLLED, **options):
+    (cell,) = judged(seen, controls, "e2e_ms", **options).values()
     return cell
 
 
@@ -104,8 +104,8 @@ def test_cells_of_every_variant_count_as_one_family():
     assert least.adjusted_p == pytest.approx(min(12 * least.p, 1.0))
 
 
-def why(seen, metric="e2e_ms", **of):
-    cell = judged(seen, metric=metric)[of.get("variant", "spec"), of.get("class_", "repeat")]
+def why(seen, **of):
+    cell = judged(seen, metric="e2e_ms")[of.get("variant", "spec"), of.get("class_", "repeat")]
     assert cell.verdict == "no evidence"
     assert cell.p is cell.adjusted_p is cell.detectable is cell.more_prompts is None
     return cell.why

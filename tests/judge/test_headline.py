@@ -53,7 +53,7 @@ def equality(result="the same", **changes):
     )
 
 
-def lengths(seen, variant=32.0, class_=None):
+def lengths(seen, variant, class_=None):
     """The same times with answers of `variant` tokens by spec, of one class or of all."""
     rows = seen.arm_mask("spec") & (
         True if class_ is None else seen.class_ == seen.classes.index(class_)

@@ -17,12 +17,12 @@ def asked(arm, prompt, start_s, **changes):
     )
 
 
-def of(requests, arm="base", usd_per_hour=36.0, **changes):
+def of(requests, usd_per_hour=36.0, **changes):
     seen = observed(requests, **changes)
     return next(
         cost
         for cost in compute_costs(seen, usd_per_hour=usd_per_hour, controls=RunControls())
-        if cost.arm == arm
+        if cost.arm == "base"
     )
 
 

@@ -19,14 +19,14 @@ ALIKE = dict.fromkeys(CLASSES, 1.0)
 TIMES = [1000.0, 1100.0, 900.0, 1500.0, 700.0, 1300.0]
 
 
-def run(control: float = 1.0, seed: int = 0, **truth) -> RequestTable:
+def run(control: float = 1.0, **truth) -> RequestTable:
     ratio = {
         "spec": {"repeat": 3.0, "code": 1.5, "chat": 1.0},
         "base#2": dict.fromkeys(CLASSES, control),
     }
     return drawn(
         Truth(**{"ratio": ratio, "rounds": 1, "spread": 0.0 if control != 1 else 0.1, **truth}),
-        seed,
+        0,
     )
 
 

@@ -11,9 +11,9 @@ from tandem.judge.pairs import WAIT_METRIC, RequestPairing
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-def cell(seen, metric="e2e_ms", marked_rounds=(), code=0, variant="spec"):
+def cell(seen, metric="e2e_ms", marked_rounds=()):
     pairing = seen if isinstance(seen, RequestPairing) else RequestPairing(seen, marked_rounds)
-    return pairing.pairs(("base", variant), code, metric)
+    return pairing.pairs(("base", "spec"), 0, metric)
 
 
 def test_a_rate_points_the_same_way_as_a_time():

@@ -18,17 +18,17 @@ from tandem.judge.power import (
 MARGIN = math.log(1.05)
 
 
-def asked(log=0.0, floor=0.0, alpha=0.05, margin=MARGIN):
+def asked(log=0.0, floor=0.0, margin=MARGIN):
     return DecisionTargets(
         logs=np.array([log]),
         floors=np.array([floor]),
-        alpha=np.array([alpha]),
+        alpha=np.array([0.05]),
         margin=margin,
     )
 
 
-def only(prompts=12, sd=0.2):
-    return [VarianceParts(prompts, 0, sd**2, 0.0, 0.0)]
+def only(sd=0.2):
+    return [VarianceParts(12, 0, sd**2, 0.0, 0.0)]
 
 
 def plan_prompts(spreads, targets):

@@ -28,8 +28,8 @@ def tail(cell, statistic):
     return next(tail for tail in cell.tails if tail.statistic == statistic)
 
 
-def slow_sometimes(*, classes=4, ratio=1.25, share=SLOW_SHARE, seed=5, rounds=4, by=SLOW_BY):
-    """A variant that is `ratio` times as fast but for a share of its requests, which take `by`
+def slow_sometimes(*, classes, share=SLOW_SHARE, seed, by=SLOW_BY):
+    """A variant that is 1.25 times as fast but for a share of its requests, which take `by`
     times as long."""
     rng = np.random.default_rng(seed)
     return observed(
@@ -41,11 +41,11 @@ def slow_sometimes(*, classes=4, ratio=1.25, share=SLOW_SHARE, seed=5, rounds=4,
                 round=number,
                 e2e_ms=ms
                 * math.exp(rng.normal(0, 0.02))
-                / (ratio if arm == "spec" else 1.0)
+                / (1.25 if arm == "spec" else 1.0)
                 * (by if arm == "spec" and rng.random() < share else 1.0),
             )
             for number, class_, (prompt, ms), arm in itertools.product(
-                range(rounds), range(classes), enumerate(STEADY), ("base", "spec")
+                range(4), range(classes), enumerate(STEADY), ("base", "spec")
             )
         ]
     )

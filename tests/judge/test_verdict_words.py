@@ -42,7 +42,7 @@ def twice_as_fast(rounds=FEWEST_ROUNDS, ratio=2.0, **same):
     return table({"repeat": {"base": STEADY, "spec": spec}}, rounds=rounds, **same)
 
 
-def started(starts_of_base, starts_of_spec, rounds=6):
+def started(starts_of_base, starts_of_spec):
     """Each arm with so many starts, of its first rounds; the last start stays for the rest."""
     rows = [
         Asked(
@@ -53,7 +53,7 @@ def started(starts_of_base, starts_of_spec, rounds=6):
             e2e_ms=ms * by * (1 + 0.001 * number) / (2.0 if arm == "spec" else 1.0),
         )
         for number, (arm, starts), (prompt, (ms, by)) in itertools.product(
-            range(rounds),
+            range(6),
             (("base", starts_of_base), ("spec", starts_of_spec)),
             enumerate(zip(STEADY, JITTER, strict=True)),
         )

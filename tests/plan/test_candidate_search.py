@@ -24,7 +24,7 @@ SEED = 10_000
 SMALL = SweepCandidate("small", 7)
 
 
-def result(candidate, *, acceptance=0.9, cost=0.1, log_sd=0.02, position_rates=None):
+def result(candidate, *, acceptance=0.9, cost=0.1, position_rates=None):
     tokens = expect_tokens("k", acceptance, candidate.window)
     speed_up = tokens / (1 + candidate.window * cost)
     return CandidateResult(
@@ -32,7 +32,7 @@ def result(candidate, *, acceptance=0.9, cost=0.1, log_sd=0.02, position_rates=N
         score=speed_up,
         speed_ups={"json": speed_up},
         tokens={"json": tokens},
-        log_sd=log_sd,
+        log_sd=0.02,
         position_rates=position_rates or {},
     )
 

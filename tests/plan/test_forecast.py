@@ -33,8 +33,8 @@ def make_load(acceptance=0.8, share=None):
     return PlanLoad(law="k", target=TARGET, context_tokens=700, draft=draft)
 
 
-def forecast(acceptance=0.8, share=POST, windows=(7,), loads=(1,)):
-    return list(forecast_cells(make_load(acceptance, share), (DRAFT.id,), windows, loads))
+def forecast(share=POST, windows=(7,), loads=(1,)):
+    return list(forecast_cells(make_load(0.8, share), (DRAFT.id,), windows, loads))
 
 
 def forecast_published(tpot_ms=None, windows=(7,), loads=(1,)):

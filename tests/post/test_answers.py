@@ -104,7 +104,7 @@ POST_BASE = measured.arm(
 DRAFT = "Qwen/Qwen3-1.7B"
 
 
-def judged(seen, cells=(), equality=(), **changes):
+def judged(seen, cells, equality=(), **changes):
     """A verdict that says what a test states."""
     fields = {
         "version": "0",
@@ -284,11 +284,14 @@ def test_a_claim_of_speed_needs_the_rounds_of_a_verdict(rounds, word):
 # C3, and single prompts: over rounds
 
 
-def one_prompt(spec_ms, base_ms=(1000, 1010, 990, 1005, 995, 1000, 1002, 998)):
+BASE_MS = (1000, 1010, 990, 1005, 995, 1000, 1002, 998)
+
+
+def one_prompt(spec_ms):
     return observed(
         [
             Asked(arm=arm, class_="repeat", prompt="repeat", round=number, e2e_ms=ms)
-            for arm, every in (("base", base_ms), ("spec", spec_ms))
+            for arm, every in (("base", BASE_MS), ("spec", spec_ms))
             for number, ms in enumerate(every)
         ]
     )
@@ -311,12 +314,11 @@ def test_a_curve_that_crosses_once_does_not_stay_below():
 
 
 def test_a_single_prompt_inside_its_noise_floor_is_not_called():
-    base = (1000, 1010, 990, 1005, 995, 1000, 1002, 998)
-    ahead = [ms * 0.97 for ms in base]
-    control = [ms * 1.06 for ms in base]
+    ahead = [ms * 0.97 for ms in BASE_MS]
+    control = [ms * 1.06 for ms in BASE_MS]
     requests = [
         Asked(arm=arm, class_="open", prompt="open", round=number, e2e_ms=ms)
-        for arm, every in (("base", base), ("spec", ahead), ("base#2", control))
+        for arm, every in (("base", BASE_MS), ("spec", ahead), ("base#2", control))
         for number, ms in enumerate(every)
     ]
     bare = [request for request in requests if request.arm != "base#2"]
@@ -428,10 +430,10 @@ def test_task_that_is_answered_worse_contradicts_equal_output(words, word):
     assert (claim.answer, f"letters {words[-1]}" in claim.why) == (word, True)
 
 
-def steps(spec, base=1.0):
+def steps(spec):
     return [
         ClassAcceptance(arm=arm, class_="all", method="counters", target_steps_per_token=entry)
-        for arm, entry in (("base", base), ("spec", spec))
+        for arm, entry in (("base", 1.0), ("spec", spec))
     ]
 
 

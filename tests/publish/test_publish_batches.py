@@ -15,8 +15,8 @@ from tandem.publish.batch import MAX_BYTES, build_batches, round_values
 CELL = (("Experiment", "post"), ("Variant", "a"), ("PromptClass", "chat"), ("Concurrency", "8"))
 
 
-def series(values, metric="chunk_gap_ms", at_s=60):
-    return SeriesMinute(CELL, metric, at_s), np.array(values)
+def series(values, at_s=60):
+    return SeriesMinute(CELL, "chunk_gap_ms", at_s), np.array(values)
 
 
 def unique_values(count):

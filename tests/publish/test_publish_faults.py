@@ -120,15 +120,15 @@ def test_a_refused_class_is_named_by_the_publish_that_completes(run, proxy):
     assert second.is_whole
 
 
-def gauge(run, at_s, arm="baseline", statistic="Maximum"):
+def gauge(run, at_s):
     cell = (
         ("Experiment", "post"),
-        ("Variant", arm),
+        ("Variant", "baseline"),
         ("PromptClass", "all"),
         ("Concurrency", "all"),
     )
     key = ("unpublished_rounds", cell, at_s)
-    return read_statistic(run.endpoint, run.destination.namespace, [key], statistic)[key]
+    return read_statistic(run.endpoint, run.destination.namespace, [key], "Maximum")[key]
 
 
 def test_the_gauge_counts_earlier_rounds_that_were_not_sent(run, proxy, monkeypatch):

@@ -96,13 +96,13 @@ def test_the_recording_is_what_the_bench_sends(data):
     assert SAMPLE.read_text() == text
 
 
-def read_cell(run: PublishedRun, cell: Any, statistic: str, metric: str = "") -> float | None:
+def read_cell(run: PublishedRun, cell: Any, statistic: str) -> float | None:
     """One statistic of a summary's cell over the whole run, as CloudWatch pools it; None for no
     value."""
     dimensions = zip(
         BENCH_DIMENSIONS, ("post", cell.arm, cell.class_, str(cell.concurrency)), strict=True
     )
-    key = (metric or cell.metric, tuple(dimensions), TODAY_S - DAY_S)
+    key = (cell.metric, tuple(dimensions), TODAY_S - DAY_S)
     return read_statistic(run.endpoint, run.destination.namespace, [key], statistic, 2 * DAY_S).get(
         key
     )

@@ -44,9 +44,9 @@ class Scene(TwinFleet):
         self.make()
         self.raise_to(1)
 
-    def have_role(self, *statements, trust=TRUST):
+    def have_role(self, *statements):
         """Make the schedules' role."""
-        document = {"Version": "2012-10-17", "Statement": [trust]}
+        document = {"Version": "2012-10-17", "Statement": [TRUST]}
         self.iam.create_role(RoleName=self.name, AssumeRolePolicyDocument=json.dumps(document))
         document["Statement"] = list(statements)
         self.iam.put_role_policy(

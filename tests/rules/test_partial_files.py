@@ -33,13 +33,11 @@ def spoil(specs: Path, file: str, *changes: tuple[str, str]) -> None:
     (specs / file).write_text(text)
 
 
-def told(specs: Path, *, refusals: bool = True) -> set[tuple[str | None, str]]:
+def told(specs: Path) -> set[tuple[str | None, str]]:
     """Return (rule, path) of what is told."""
     workspace = load_workspace(specs / "environments", specs / "experiments")
     faults = (*workspace.faults, *check_workspace(workspace, load_catalogue(), NOW))
-    return {
-        (fault.rule, fault.path) for fault in faults if not refusals or fault.severity == "refusal"
-    }
+    return {(fault.rule, fault.path) for fault in faults if fault.severity == "refusal"}
 
 
 def test_spoilt_leaf_raises_no_python_warning(specs):

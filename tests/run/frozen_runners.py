@@ -198,11 +198,11 @@ class FrozenWorld(VirtualWorld):
 
     # lives
 
-    def live_on(self, hours: float = 80) -> dict:
+    def live_on(self) -> dict:
         """Take turns until the run has ended or waits and no runner is frozen any more; return its
         record."""
         late_looks = 0
-        end = self.account.now + timedelta(hours=hours)
+        end = self.account.now + timedelta(hours=80)
         while self.account.now < end:
             self.take_turn()
             record = self.read_run()
@@ -214,9 +214,7 @@ class FrozenWorld(VirtualWorld):
                 late_looks += 1
                 if late_looks > LATE_LOOKS:
                     return record
-        raise AssertionError(
-            f"still at work after {hours} h: {self.log[-3:]}, {self.list_steps()[-3:]}"
-        )
+        raise AssertionError(f"still at work after 80 h: {self.log[-3:]}, {self.list_steps()[-3:]}")
 
     def finish(self) -> None:
         """End every runner's greenlet."""

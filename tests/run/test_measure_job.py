@@ -47,9 +47,9 @@ DOWN = StatusFault(status=503, code="ServiceUnavailable")
 END_S = 60
 
 
-def name_round(number: int, attempt: int = 1) -> list[str]:
+def name_round(number: int) -> list[str]:
     """Names of the objects of a round that was measured."""
-    return [f"rounds/{number:05}/{attempt}/{name}" for name in ROUND_OBJECTS]
+    return [f"rounds/{number:05}/1/{name}" for name in ROUND_OBJECTS]
 
 
 def test_a_round_is_stored_and_its_word_last(job, proxy):

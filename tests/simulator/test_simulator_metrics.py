@@ -60,10 +60,9 @@ def samples(page: str) -> Samples:
 class VirtualRun:
     """A run in virtual time, its page, and what truly happened."""
 
-    def __init__(self, settings: SimulatorSettings, count: int = 40, output: int = 60) -> None:
+    def __init__(self, settings: SimulatorSettings) -> None:
         self.jobs = [
-            EngineRequest(number + 1, "default", 50, output, number * 0.3)
-            for number in range(count)
+            EngineRequest(number + 1, "default", 50, 60, number * 0.3) for number in range(40)
         ]
         self.steps: list[EngineSteps] = []
         self.page = samples(

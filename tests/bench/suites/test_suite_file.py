@@ -21,10 +21,10 @@ def lines(*rows: object) -> str:
     return "\n".join(map(json.dumps, rows)) + "\n"
 
 
-def refusal(content: str | bytes, name: str = "mine", **form: Any) -> str:
+def refusal(content: str | bytes, **form: Any) -> str:
     with pytest.raises(InputError) as caught:
-        read(content, name, **form)
-    assert caught.value.where == name
+        read(content, "mine", **form)
+    assert caught.value.where == "mine"
     return f"{caught.value.problem}; {caught.value.change}"
 
 

@@ -16,12 +16,12 @@ def store():
     return ObjectStore(lambda: NOW)
 
 
-def build_job(name: str = "compile", **metadata) -> dict:
+def build_job(**metadata) -> dict:
     template = {"spec": {"containers": [{"name": "main", "image": "one"}]}}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, **metadata},
+        "metadata": {"name": "compile", **metadata},
         "spec": {"template": template},
     }
 

@@ -19,8 +19,8 @@ def store():
     return ObjectStore(lambda: START)
 
 
-def add_pod(store, name, *, cpu="1", **spec):
-    containers = [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]
+def add_pod(store, name, **spec):
+    containers = [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]
     body = {"metadata": {"name": name}, "spec": {"containers": containers} | spec}
     return store.create_object("pods", "post", body)
 
