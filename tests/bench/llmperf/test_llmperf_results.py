@@ -48,7 +48,9 @@ def test_a_row_becomes_a_record_of_first_token_and_end(tmp_path):
 
     place = (record.generator, record.arm, record.round, record.concurrency, record.request_id)
     assert place == ("llmperf", "a", 2, 4, "llmperf-a-2-0")
-    assert compute_record_metrics(record) == pytest.approx({"ttft_ms": 86.3, "e2e_ms": 1207.1})
+    figures = compute_record_metrics(record)
+    assert (figures["ttft_ms"], figures["e2e_ms"]) == pytest.approx((86.3, 1207.1))
+    assert not figures.keys() & {"tpot_ms", "prompt_tokens", "completion_tokens"}
     assert (record.completion_tokens, record.finish_reason, record.error) == (None, None, None)
     assert list(read_records(tmp_path / "records.jsonl")) == [record]
 
