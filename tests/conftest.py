@@ -46,7 +46,7 @@ import _node  # noqa: E402, F401  # before anything imports jsii
 gc.set_threshold(100_000, 20, 20)
 
 # Fixtures of a whole session that are dear -> the group of the tests that take them. Each takes
-# seconds of Node, and one Node serves all; or a local AWS endpoint that no other test needs. A
+# seconds of Node, and one Node serves all; `enforcing` is an endpoint that no other test needs. A
 # module's fixtures need no name here.
 DEAR = {"assembly": "cdk", "synth": "cdk", "image_of": "cdk", "enforcing": "enforcing"}
 LONGEST_NAMED = 200  # characters of a text that stands in the name of its test

@@ -11,7 +11,6 @@ import sys
 import uuid
 from pathlib import Path
 
-import local_endpoint
 import pytest
 from doubles.fault_proxy.proxy import FaultProxy
 
@@ -19,7 +18,6 @@ from tandem.artifacts.__main__ import main
 from tandem.artifacts.store import ObjectStore, open_store
 
 ROOT = Path(__file__).resolve().parents[2]
-endpoint = local_endpoint.endpoint  # for modules that take their fixtures from here
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,6 @@ from artifact_fixtures import (  # noqa: E402, F401 - fixtures of this folder to
     blob,
     bucket,
     clients,
-    endpoint,
     front,
     impatient,
     module,

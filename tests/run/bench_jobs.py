@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from artifact_fixtures import aws, clients, endpoint, front, proxy, variables
+from artifact_fixtures import aws, clients, front, proxy, variables
 from bench_cli import however_busy, without_page
 from doubles.simulator_thread import SimulatorThread
 
@@ -30,7 +30,7 @@ from tandem.run.run_keys import results_prefix
 from tandem.run.run_values import BenchTask, RoundResult
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
-__all__ = ["aws", "clients", "endpoint", "front", "full_run", "job", "pair", "proxy"]
+__all__ = ["aws", "clients", "front", "full_run", "job", "pair", "proxy"]
 
 WRITE_PAGE = page.write_report
 ARMS = ("qwen-vllm", "qwen-sd-vllm")

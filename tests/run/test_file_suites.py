@@ -6,7 +6,7 @@ import hashlib
 import json
 
 import pytest
-from bench_jobs import aws, clients, endpoint, front, job, pair, proxy, put_object
+from bench_jobs import aws, clients, front, job, pair, proxy, put_object
 from virtual_world import EXPERIMENT, FULL_BUCKET, VirtualWorld, at_step
 
 from tandem.declarations.names import suite_key
@@ -14,7 +14,7 @@ from tandem.declarations.suite_file import SuiteFile
 from tandem.errors import InputError
 from tandem.run.bucket_suites import forget_bucket_suites, read_bucket_suite
 
-__all__ = ["aws", "clients", "endpoint", "front", "job", "pair", "proxy"]
+__all__ = ["aws", "clients", "front", "job", "pair", "proxy"]
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("bench-jobs")]
 
 

@@ -17,7 +17,6 @@ from bench_jobs import (
     RunJobs,
     aws,
     clients,
-    endpoint,
     front,
     full_run,
     hurry,
@@ -36,7 +35,7 @@ from tandem.cli.program import main
 from tandem.errors import InputError
 from tandem.run.round_records import download_results
 
-__all__ = ["aws", "clients", "endpoint", "front", "full_run", "job", "pair", "proxy"]
+__all__ = ["aws", "clients", "front", "full_run", "job", "pair", "proxy"]
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("bench-jobs")]
 RESULT_FILES = [
     "counters.jsonl",

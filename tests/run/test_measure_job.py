@@ -20,7 +20,6 @@ from bench_jobs import (
     aws,
     clients,
     encode_task,
-    endpoint,
     front,
     full_run,
     job,
@@ -32,7 +31,7 @@ from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFaul
 
 from tandem.errors import ExternalError, InputError, SilentServerError
 
-__all__ = ["aws", "clients", "endpoint", "front", "full_run", "job", "pair", "proxy"]
+__all__ = ["aws", "clients", "front", "full_run", "job", "pair", "proxy"]
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("bench-jobs")]
 ROOT = Path(__file__).resolve().parents[2]
 ROUND_OBJECTS = [

@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from artifact_fixtures import aws, bucket, clients, endpoint, front, store
+from artifact_fixtures import aws, bucket, clients, front, store
 from committed import environment, experiment, known
 from test_prompt_lengths import split_words
 
@@ -17,7 +17,7 @@ from tandem.ops.doctor.context import DoctorContext
 from tandem.run.bucket_suites import find_bucket_suites
 from tandem.run.suite_findings import judge_bucket_suite
 
-__all__ = ["aws", "bucket", "clients", "endpoint", "front", "store"]
+__all__ = ["aws", "bucket", "clients", "front", "store"]
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 EXPERIMENT = experiment("post")
 TARGET = known().models[EXPERIMENT.target]
