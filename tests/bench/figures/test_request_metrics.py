@@ -90,6 +90,7 @@ def test_a_record_has_only_the_figures_that_it_can_carry():
     assert compute(failed()) == compute(record(error="gap_timeout")) == {}
     figures = compute(llmperf)
     assert (figures["ttft_ms"], figures["e2e_ms"]) == pytest.approx((200.0, 900.0))
+    assert figures["prompt_tokens"] == 64
     assert figures.keys() <= TIMES_ALONE - {LLMPERF, "chunk_gap_ms"}
 
 
