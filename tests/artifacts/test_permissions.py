@@ -54,15 +54,18 @@ def enforcing_bucket(enforcing):
     """An empty bucket where policies bind."""
     where = {"LocationConstraint": enforcing.region}
     enforcing.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration=where)
+    return BUCKET
 
 
 @pytest.fixture
-def emptied(enforcing, enforcing_bucket):  # noqa: ARG001 - it makes the bucket
+def emptied(enforcing, enforcing_bucket):
     s3 = enforcing.client("s3")
-    for row in s3.list_objects_v2(Bucket=BUCKET).get("Contents", []):
-        s3.delete_object(Bucket=BUCKET, Key=row["Key"])
-    for upload in s3.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []):
-        s3.abort_multipart_upload(Bucket=BUCKET, Key=upload["Key"], UploadId=upload["UploadId"])
+    for row in s3.list_objects_v2(Bucket=enforcing_bucket).get("Contents", []):
+        s3.delete_object(Bucket=enforcing_bucket, Key=row["Key"])
+    for upload in s3.list_multipart_uploads(Bucket=enforcing_bucket).get("Uploads", []):
+        s3.abort_multipart_upload(
+            Bucket=enforcing_bucket, Key=upload["Key"], UploadId=upload["UploadId"]
+        )
 
 
 @pytest.fixture
