@@ -17,7 +17,7 @@ from rehearsal.cluster.store import Object
 from rehearsal.loopback import HOST
 
 T = TypeVar("T")
-TICK_S = 0.1
+TICK_S = 0.25
 LONGEST_PAUSE_S = 1.0
 CALL_TIMEOUT_S = 60.0
 

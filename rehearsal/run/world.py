@@ -48,7 +48,7 @@ from tandem.declarations.workspace import load_workspace
 from tandem.ops.guard_config import build_guard_config
 from tandem.run.run_keys import RUNNER_KEY
 
-BRIDGE_S = 0.3
+BRIDGE_S = 1.0
 # the CLI looks at a stack every five seconds: several at once save a third
 DEPLOY_FLAGS = ("--concurrency", "4")
 BLOCK_LENGTH = timedelta(days=1)

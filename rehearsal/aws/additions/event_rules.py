@@ -13,7 +13,7 @@ from ministack.services import eventbridge
 from . import fleet_settings
 from .handlers import wrap_changes
 
-TICK_S = 0.1
+TICK_S = 0.3
 _tick_lock = threading.Lock()
 _originals = {}
 

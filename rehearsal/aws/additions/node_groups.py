@@ -18,7 +18,7 @@ from ministack.services import autoscaling, ec2, eks
 from . import fleet_instances, fleet_settings, scaling_groups
 from .fleet_instances import ALIVE_STATES, instance_state
 
-TICK_S = 0.05
+TICK_S = 0.2
 SETTLE_TIMEOUT_S = 30.0  # CloudFormation waits so long for a node group; AWS would for an hour
 _NODE_GROUP_FIELD = "_tandem_node_group"  # on an Auto Scaling group's record: `cluster/node group`
 _LIFECYCLE_STATES = {"pending": "Pending", "running": "InService", "shutting-down": "Terminating"}

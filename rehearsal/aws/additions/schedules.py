@@ -29,7 +29,7 @@ from . import (
     universal_targets,
 )
 
-TICK_S = 0.1
+TICK_S = 0.3
 _AT_EXPRESSION = re.compile(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)")
 _LIMITS = {"MaximumEventAgeInSeconds": (60, 86400), "MaximumRetryAttempts": (0, 185)}
 _tick_lock = threading.Lock()

@@ -24,7 +24,7 @@ from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, STOP_PREFIX
 from tandem.run.run_keys import ROUND_FILE, RUNNER_KEY, results_prefix, run_record_key
 
-LOOK_S = 0.5
+LOOK_S = 1.0
 TASK = "additions"  # whose set every run of these lives is asked
 END_S = 400
 HIDDEN_PREFIXES = ("suites/", "tasks/", "models/", "artifacts/")

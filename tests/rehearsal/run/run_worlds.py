@@ -57,7 +57,7 @@ def open_account(folder: Path, names_of_forms: Sequence[str]) -> Iterator[Rehear
 def open_lives(account: RehearsalAccount, folder: Path) -> Iterator[RunLives]:
     """Start a world of the post's two servers; its results are next to its own files."""
     settings = RehearsalSettings(
-        environment="post-us-east-2", experiment="post", time_scale=25, poll_s=0.25
+        environment="post-us-east-2", experiment="post", time_scale=25, poll_s=0.5
     )
     world = RunWorld(account, settings, folder / "world")
     world.folder.mkdir()
