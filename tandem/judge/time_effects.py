@@ -48,11 +48,14 @@ class ArmTimeline(NamedTuple):
 
     def pair_arms(self) -> Iterator[tuple[str, TurnRows, TurnRows]]:
         """Yield each arm but the baseline: its name, and the rows that both have."""
-        baseline = self.rows[self.rows["arm"] == 0]
+        baseline = self.rows[_read_codes(self.rows, "arm") == 0]
         for code, name in enumerate(self.arms[1:], start=1):
-            arm = self.rows[self.rows["arm"] == code]
+            arm = self.rows[_read_codes(self.rows, "arm") == code]
             _, *places = np.intersect1d(
-                baseline["turn"], arm["turn"], assume_unique=True, return_indices=True
+                _read_codes(baseline, "turn"),
+                _read_codes(arm, "turn"),
+                assume_unique=True,
+                return_indices=True,
             )
             yield name, baseline[places[0]], arm[places[1]]
 
@@ -63,7 +66,7 @@ class ArmTimeline(NamedTuple):
             ratio["log"] = _read_column(arm, "log") - _read_column(baseline, "log")
             ratio["at_s"] = (_read_column(arm, "at_s") + _read_column(baseline, "at_s")) / 2
             _, places, unit_counts = np.unique(
-                ratio["unit"], return_inverse=True, return_counts=True
+                _read_codes(ratio, "unit"), return_inverse=True, return_counts=True
             )
             if (unit_counts > 1).any():
                 yield name, ratio[unit_counts[places] > 1]
@@ -71,6 +74,11 @@ class ArmTimeline(NamedTuple):
 
 def _read_column(rows: TurnRows, name: str) -> Values:
     """Return a column of floats; its type spares mypy the overloads of numpy."""
+    return rows[name]
+
+
+def _read_codes(rows: TurnRows, name: str) -> IntArray:
+    """Return a column of codes."""
     return rows[name]
 
 
@@ -111,11 +119,12 @@ def check_drift(timeline: ArmTimeline) -> CheckFinding:
     """
     drifts = {}
     for name, rows in timeline.compare_arms():
-        starts, owner = np.unique(rows["unit"], return_index=True, return_inverse=True)[1:]
+        units = _read_codes(rows, "unit")
+        starts, owner = np.unique(units, return_index=True, return_inverse=True)[1:]
         at_s = _read_column(rows, "at_s")
         first = np.minimum.reduceat(at_s, starts)
         last = np.maximum.reduceat(at_s, starts)
-        products, squares = _sum_products(owner, at_s, rows["log"])
+        products, squares = _sum_products(owner, at_s, _read_column(rows, "log"))
         if squares.mean() > 0:
             slopes = products / squares.mean()
             drift = estimate_log_ratio(slopes * float(np.mean(last - first)))
@@ -162,7 +171,7 @@ def _estimate_first_round(timeline: ArmTimeline) -> dict[str, LogRatioEstimate]:
     """Return how much slower each variant was in its first round than later, by the baseline."""
     changes = {}
     for name, rows in timeline.compare_arms():
-        owner = np.unique(rows["unit"], return_inverse=True)[1]
+        owner = np.unique(_read_codes(rows, "unit"), return_inverse=True)[1]
         is_first = rows["round"] == rows["round"].min()
         products, squares = _sum_products(owner, is_first.astype(float), rows["log"])
         with np.errstate(invalid="ignore"):  # a prompt of one side alone is NaN, and so absent
@@ -193,9 +202,11 @@ def check_order(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
     for code, (_, baseline, arm) in enumerate(timeline.pair_arms(), start=1):
         sign = np.sign(_read_column(arm, "slot") - _read_column(baseline, "slot"))
         has_order = sign != 0  # 0: both at once, or first as often as second
-        cell = baseline["cell"] * len(timeline.arms) + code
+        cell = _read_codes(baseline, "cell") * len(timeline.arms) + code
         difference = _read_column(arm, "log") - _read_column(baseline, "log")
-        columns.append(np.stack([difference, sign, cell, baseline["unit"]])[:, has_order])
+        columns.append(
+            np.stack([difference, sign, cell, _read_codes(baseline, "unit")])[:, has_order]
+        )
     log, sign, cell, unit = np.concatenate(columns, axis=1)
     if not len(log):
         return "absent", "no prompt was asked of one arm before another, so there is no order"
