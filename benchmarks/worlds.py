@@ -46,6 +46,9 @@ from tandem.judge.verdict import JudgeOptions, judge_run
 MOST_FALSE = 0.065
 """Largest share of reports with a false word."""
 
+MOST_FALSE_QUICK = 0.1
+"""The same for --quick in the two worlds where it is promised less."""
+
 SEEDS: Mapping[str, int] = {QUICK_SHAPE.name: 1000, DEFAULT_SHAPE.name: 300, STARTS_SHAPE.name: 300}
 """Runs of a world, by shape."""
 
@@ -120,7 +123,7 @@ EQUAL_WORLDS = (
 SKEWED_ROWS = (
     WorldRow(
         world=World(name="prompts exponential 20 %", prompt_spread=0.2, prompt_law="exponential"),
-        limits=limit_all(MOST_FALSE, quick=0.085),
+        limits=limit_all(MOST_FALSE, quick=MOST_FALSE_QUICK),
     ),
     WorldRow(world=World(name="prompts of two points", prompt_law="two points"), limits={}),
 )
@@ -219,8 +222,9 @@ def _list_limit_rows() -> Iterator[WorldRow]:
         (world,) = (world for world in EQUAL_WORLDS if world.name == noise_name)
         spread = math.hypot(world.request_noise, world.own_noise)
         limit_ms = _find_limit_ms(0.8, spread)
-        name = f"limits, {noise_name}"
-        yield WorldRow(world=replace(world, name=name, ttft_limit_ms=limit_ms))
+        limited_world = replace(world, name=f"limits, {noise_name}", ttft_limit_ms=limit_ms)
+        most_quick = MOST_FALSE_QUICK if noise_name == "own 5 %, 30 s" else MOST_FALSE
+        yield WorldRow(world=limited_world, limits=limit_all(MOST_FALSE, quick=most_quick))
     spread = 0.5
     for baseline, variant in ((0.75, 0.85), (0.85, 0.95)):
         limit_ms = _find_limit_ms(baseline, spread)

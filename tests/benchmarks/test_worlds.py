@@ -87,7 +87,8 @@ def test_gain_found_in_90_of_100_reports_misses_the_promise():
 
 @pytest.mark.proof
 def test_every_promise_holds_at_another_seed():
-    seed = int(os.environ.get("TANDEM_PROOF_SEED") or 100_000)
+    # no run of another seed, and none of the table of docs/coverage.md
+    seed = max(worlds.SEEDS.values()) * int(os.environ.get("TANDEM_PROOF_SEED") or 100)
     # the limits of the others are shares of the runs of seed 0
     promised_rows = [row for row in ROWS if row.question not in {"mixed", "called faster"}]
     rows = list(worlds.measure_rows(promised_rows, first_seed=seed))
