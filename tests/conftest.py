@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib.metadata
 import os
 import random
 import shutil
@@ -155,8 +156,10 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionstart() -> None:
-    """Read and make what botocore has of an AWS service once a process, where it does so once a
-    session or a client."""
+    """Read and make once a process what botocore has of an AWS service, where it does so once a
+    session or a client; look for a package's version once, not each time in the folder of every
+    test."""
+    importlib.metadata.version = functools.cache(importlib.metadata.version)
     # EC2's model takes half a second
     botocore.session.create_loader = functools.cache(botocore.session.create_loader)
     create_class = ClientCreator._create_client_class
