@@ -90,7 +90,7 @@ def test_client_reads_its_file_again_when_its_token_has_ended(tmp_path):
     pod = cluster.store.create_object(
         "pods", "system", {"metadata": {"name": "runner"}, "spec": {"containers": []}}
     )
-    tokens = BoundTokens(cluster.store, 0.5)
+    tokens = BoundTokens(cluster.store, 2.0)  # its last fifth is longer than a tick
     tokens.mount(pod, "runner", tmp_path / "token")
     users = {"runner": ClusterUser("runner", cluster_rules=[RULE])}
     server = ClusterServer(cluster.store, users, find_account=tokens.find_account)
