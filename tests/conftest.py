@@ -15,6 +15,7 @@ import random
 import shutil
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -55,6 +56,10 @@ LONGEST_NAMED = 200  # characters of a text that stands in the name of its test
 SESSION_FOLDER = "TANDEM_TEST_FOLDER"
 # groups of a minute and more, which no process may begin at the end
 LONG = {"bench-jobs", "endpoint", "run-life"}
+# in the folder of a session: whether one of its processes has collected the tests, and so compiled
+# what they import
+COLLECTED = "collected"
+LONGEST_WAIT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -148,9 +153,23 @@ def last(item: pytest.Item) -> int:
     return 1 if scopes - {"function"} else 2  # tmp_path is of the session's folder
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let the first process of a new clone collect before the others, which would all compile the
+    same modules."""
+    is_compiled = any((ROOT / "tests/judge").glob("__pycache__/*"))
+    worker = getattr(session.config, "workerinput", {"workerid": "gw0"})["workerid"]
+    if is_compiled or worker == "gw0":
+        return
+    end_s = time.monotonic() + LONGEST_WAIT_S
+    while not Path(os.environ[SESSION_FOLDER], COLLECTED).exists() and time.monotonic() < end_s:
+        time.sleep(0.2)
+
+
 def pytest_collection_finish() -> None:
     """Keep what collecting made out of every garbage collection: it lives as long as the tests
     do."""
+    Path(os.environ[SESSION_FOLDER], COLLECTED).touch()
     gc.collect()
     gc.freeze()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import re
 import shutil
@@ -103,13 +104,21 @@ def run_python(folder: Path, *arguments: str) -> None:
     assert result.returncode == 0, result.stdout[-4000:]
 
 
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file with its time, by which Python knows what it has compiled."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(source, target)
+
+
 @pytest.fixture
 def copy(tmp_path):
     """The committed files, and what is changed of them, as a repository of its own."""
     folder = tmp_path / "copy"
     for name in list_tracked():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, folder / name)
+        copy_file(ROOT / name, folder / name)
+        compiled = Path(importlib.util.cache_from_source(name))
+        if name.endswith(".py") and (ROOT / compiled).exists():
+            copy_file(ROOT / compiled, folder / compiled)
     (folder / "node_modules").symlink_to(ROOT / "node_modules")
     make_interpreter(folder)
     run(folder, "git", "init", "--quiet")
