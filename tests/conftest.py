@@ -159,7 +159,7 @@ def pytest_collection(session: pytest.Session) -> None:
     same modules."""
     is_compiled = any((ROOT / "tests/judge").glob("__pycache__/*"))
     worker = getattr(session.config, "workerinput", {"workerid": "gw0"})["workerid"]
-    if is_compiled or worker == "gw0":
+    if is_compiled or sys.dont_write_bytecode or worker == "gw0":
         return
     end_s = time.monotonic() + LONGEST_WAIT_S
     while not Path(os.environ[SESSION_FOLDER], COLLECTED).exists() and time.monotonic() < end_s:
